@@ -1,0 +1,62 @@
+# Every target sets up what it needs in $(VENV); nothing has to be done by hand.
+# Each set of packages has a stamp in $(VENV), renewed when pyproject.toml or constraints.txt changes.
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= auto
+
+BIN := $(VENV)/bin
+# --no-compile: modules are compiled when first imported, which shortens the set-up.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+# Parallel tests and row threads do their own parallel work: one BLAS thread in each.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: help demo test test-slow lint format bench docs clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.with-demo  ## fit a mixture of factor analysers to digits, write demo-output/
+	$(BIN)/python -m latently.demo --output demo-output
+
+test: $(VENV)/.with-test  ## run all tests and doctests but the slow ones
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8
+
+test-slow: $(VENV)/.with-test  ## run the slow tests
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 -m slow
+
+lint: $(VENV)/.with-lint  ## check formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.with-lint  ## format the code and apply safe lint fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the GEMM bound
+	$(BIN)/python benchmarks/mixtures.py
+
+docs: $(VENV)/.with-docs  ## build the documentation into docs/_build/html
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
+clean:  ## remove what the other targets wrote, but keep the environment
+	rm -rf demo-output docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks docs -type d -name __pycache__ -exec rm -rf {} +
+
+$(VENV)/.created:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.with-demo: EXTRAS = [cli,plots]
+$(VENV)/.with-test: EXTRAS = [test]
+$(VENV)/.with-lint: EXTRAS = [lint]
+$(VENV)/.with-docs: EXTRAS = [docs]
+$(VENV)/.with-bench: EXTRAS =
+
+$(VENV)/.with-%: pyproject.toml constraints.txt | $(VENV)/.created
+	$(PIP_INSTALL) -e '.$(EXTRAS)'
+	@touch $@

@@ -1,0 +1,185 @@
+"""Imports point down: estimators -> distributions -> core -> backend, and each large library has its home."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "latently"
+
+ESTIMATORS = {"mixture", "factorization", "supervised", "deep", "generate"}
+MODELS = ESTIMATORS | {"distributions", "core", "backend"}
+
+# package: the packages of latently that it may import besides itself
+MAY_IMPORT = {
+    "backend": set(),
+    "core": {"backend"},
+    "distributions": {"core", "backend"},
+    **{name: MODELS for name in ESTIMATORS},
+    "datasets": set(),
+    "metrics": {"backend"},
+    "selection": MODELS | {"metrics", "plots"},
+    "plots": {"metrics"},
+    "report": MODELS | {"plots", "metrics", "selection"},
+    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "demo"},
+    "demo": MODELS | {"plots", "metrics", "selection", "datasets"},
+}
+
+# library: (where it may be imported at all, where of these only inside a function)
+HOMES = {
+    "sklearn": (ESTIMATORS | {"selection", "metrics", "datasets", "demo"}, set()),
+    "torch": ({"deep", "backend"}, {"backend"}),
+    "dask": ({"core.sweep_dask"}, set()),
+    "distributed": ({"core.sweep_dask"}, set()),
+    "matplotlib": ({"plots", "demo"}, {"demo"}),
+}
+
+
+class Import(NamedTuple):
+    name: str  # dotted and absolute; `from a import b` counts as a.b
+    line: int
+    lazy: bool  # inside a function
+
+
+def imports(text: str, module: str, is_package: bool = False) -> Iterator[Import]:
+    """Every import statement, and import_module with a literal name, in the source text of `module`."""
+
+    def visit(node: ast.AST, lazy: bool) -> Iterator[Import]:
+        match node:
+            case ast.Import(names=names):
+                yield from (Import(alias.name, node.lineno, lazy) for alias in names)
+            case ast.ImportFrom(module=source, names=names, level=level):
+                parts = module.split(".")
+                up = level - 1 if is_package else level
+                base = parts[: len(parts) - up] if level else []
+                base = ".".join([*base, source] if source else base)
+                yield from (Import(f"{base}.{alias.name}", node.lineno, lazy) for alias in names)
+            case ast.Call(
+                func=ast.Attribute(attr="import_module" | "__import__")
+                | ast.Name(id="import_module" | "__import__"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield Import(name, node.lineno, lazy)
+        inside = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, inside)
+
+    yield from visit(ast.parse(text), lazy=False)
+
+
+def violations(text: str, module: str, is_package: bool = False) -> list[str]:
+    """What is wrong with the imports of one file, one sentence each; `module` is its dotted name."""
+    inner = module.removeprefix("latently").lstrip(".")
+    package = inner.split(".")[0]
+    found = []
+    for name, line, lazy in imports(text, module, is_package):
+        where = f"{module}, line {line}: {name}"
+        parts = name.split(".")
+        if parts[0] == "latently":
+            target = parts[1] if len(parts) > 1 else ""
+            if package not in MAY_IMPORT or target == package:  # a module of the root may import anything
+                continue
+            if target not in MAY_IMPORT[package]:
+                found.append(f"{where} is not below {package}")
+            continue
+        for library, (homes, lazy_homes) in HOMES.items():
+            if library not in parts:  # anywhere in the name: array_api_compat.torch loads torch
+                continue
+            if not {package, inner} & homes:
+                found.append(f"{where} does not belong in {package or 'the package root'}")
+            elif package in lazy_homes and not lazy:
+                found.append(f"{where} must be imported inside a function")
+    return found
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def test_imports_point_down() -> None:
+    found = [
+        sentence
+        for module, path in modules()
+        for sentence in violations(path.read_text(encoding="utf-8"), module, path.name == "__init__.py")
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_package_has_a_rule() -> None:
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert packages, f"no packages under {SOURCE.name}"
+    assert packages <= MAY_IMPORT.keys()
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("latently.backend.linalg", "from latently.core import block"),
+        ("latently.core.drivers", "from ..distributions import gaussian"),
+        ("latently.core.drivers", "from .. import mixture"),
+        ("latently.core.io", "from latently import load"),
+        ("latently.core.io", "import latently"),
+        ("latently.core.io", "def f():\n    import latently.mixture.mfa"),
+        ("latently.core.io", "from importlib import import_module\nimport_module('latently.mixture')"),
+        ("latently.distributions.gaussian", "from latently.mixture import MFA"),
+        ("latently.distributions.gaussian", "import sklearn"),
+        ("latently.core.block", "from sklearn.base import BaseEstimator"),
+        ("latently.mixture.mfa", "from latently.plots import history"),
+        ("latently.mixture.mfa", "if True:\n    import torch"),
+        ("latently.mixture.mfa", "def f():\n    import torch"),
+        ("latently.core.sweep", "from array_api_compat import torch"),
+        ("latently.core.sweep", "import array_api_compat.torch as xp"),
+        ("latently.backend.placement", "import torch"),
+        ("latently.core.sweep", "def f():\n    import dask.array"),
+        ("latently.core.sweep", "from distributed import Client"),
+        ("latently.metrics.scores", "import matplotlib.pyplot as plt"),
+        ("latently.demo", "import matplotlib.pyplot as plt"),
+        ("latently.plots.history", "from latently.report import write"),
+    ],
+)
+def test_checker_finds_a_forbidden_import(module: str, text: str) -> None:
+    assert len(violations(text, module)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("latently.core.sweep", "from .block import Block\nfrom ..backend import linalg\nimport numpy"),
+        ("latently.core.sweep_dask", "import dask\nfrom distributed import Client"),
+        ("latently.distributions.gaussian", "from latently.core.block import Block"),
+        ("latently.mixture.mfa", "from sklearn.cluster import KMeans\nfrom ..distributions import low_rank"),
+        ("latently.supervised.mfm", "from latently.mixture import MFA"),
+        ("latently.backend.placement", "def f():\n    import torch"),
+        ("latently.deep.vae", "import torch"),
+        ("latently.demo", "def main():\n    import matplotlib.pyplot"),
+        ("latently.report.page", "from latently.plots import history"),
+    ],
+)
+def test_checker_accepts_an_allowed_import(module: str, text: str) -> None:
+    assert violations(text, module) == []
+
+
+def test_relative_imports_of_a_package_start_at_the_package() -> None:
+    assert violations("from .block import Block", "latently.core", is_package=True) == []
+    assert violations("from ..mixture import MFA", "latently.core", is_package=True)
+
+
+def test_root_may_import_every_package_but_no_large_library() -> None:
+    assert violations("from .mixture import MFA", "latently", is_package=True) == []
+    assert violations("import torch", "latently", is_package=True)
+
+
+def test_import_latently_loads_no_optional_library() -> None:
+    program = (
+        "import sys, latently, latently.mixture\n"
+        "optional = {'torch', 'dask', 'distributed', 'matplotlib', 'rich', 'typer'}\n"
+        "print(*sorted(optional & sys.modules.keys()))"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == []
