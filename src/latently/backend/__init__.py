@@ -1,0 +1,1 @@
+"""What the arrays are: namespaces, threads and small linear algebra. Knows nothing of models."""

@@ -1,0 +1,80 @@
+"""Small linear algebra on stacks of matrices, for any namespace."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+
+from latently.backend.namespace import Array, Floats, namespace
+
+
+def transpose(stack: Array) -> Array:
+    """Every matrix of the stack transposed."""
+    return namespace(stack).matrix_transpose(stack)
+
+
+def symmetric(stack: Array) -> Array:
+    """The symmetric part, which rounding may have disturbed."""
+    return 0.5 * (stack + transpose(stack))
+
+
+def diagonals(stack: Array) -> Array:
+    """(..., D) the diagonals of a stack of matrices."""
+    return namespace(stack).linalg.diagonal(stack)
+
+
+def is_positive_definite(stack: Array) -> bool:
+    """Whether every matrix of the stack has a Cholesky factor."""
+    xp = namespace(stack)
+    try:
+        factor = xp.linalg.cholesky(stack)
+    except (np.linalg.LinAlgError, RuntimeError):  # torch raises a RuntimeError
+        return False
+    return bool(xp.all(xp.isfinite(factor)))
+
+
+def log_determinant(cholesky: Array) -> Array:
+    """log |C C'| of a stack of Cholesky factors C."""
+    xp = namespace(cholesky)
+    return 2.0 * xp.sum(xp.log(diagonals(cholesky)), axis=-1)
+
+
+def clamp_spectrum(stack: Array, floor: Array) -> Array:
+    """The matrices S raised to S >= diag(floor): the maximiser of -ln|M| - tr(M^-1 S) among M >= diag(floor).
+
+    With F = diag(floor), the eigenvalues of F^-1/2 S F^-1/2 below one become one.
+    """
+    xp = namespace(stack)
+    root = xp.sqrt(floor)
+    scale = root[:, None] * root[None, :]
+    values, vectors = xp.linalg.eigh(symmetric(stack / scale))
+    values = xp.where(values < 1.0, 1.0, values)
+    return scale * symmetric((vectors * values[..., None, :]) @ transpose(vectors))
+
+
+def leading_eigenpairs(rows: Floats, n_pairs: int) -> tuple[Floats, Floats]:
+    """Largest eigenvalues (r,) and eigenvectors (D, r) of rows' rows, r = min(n_pairs, n, D).
+
+    Works on the smaller of the D x D and the n x n product. Each vector's largest entry is positive, so
+    that the result does not hang on a sign chosen by LAPACK.
+    """
+    n, D = rows.shape
+    r = min(n_pairs, n, D)
+    if r == 0:
+        return np.zeros(0), np.zeros((D, 0))
+    wide = n < D
+    product = rows @ rows.T if wide else rows.T @ rows
+    size = min(n, D)
+    values, vectors = linalg.eigh(product, subset_by_index=[size - r, size - 1])
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    if wide:
+        vectors = rows.T @ vectors
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=0), np.finfo(float).tiny)
+    return values, with_fixed_signs(vectors)
+
+
+def with_fixed_signs(vectors: Floats) -> Floats:
+    """Columns turned so that each one's entry of largest magnitude is positive."""
+    largest = np.argmax(np.abs(vectors), axis=0)
+    signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
+    return np.asarray(vectors * signs)

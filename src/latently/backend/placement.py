@@ -1,0 +1,44 @@
+"""Where work runs: how many row threads, how large a block, and BLAS kept to one thread.
+
+Threads over row blocks with one BLAS thread each beat a threaded BLAS, and do not collapse when the
+machine is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import joblib
+from threadpoolctl import ThreadpoolController
+
+BLOCK_BYTES = 24_000_000  # what a block may hold with all its temporaries: flat memory, large products
+SMALLEST_BLOCK = 256  # rows; below this a second thread costs more than it brings
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def row_threads() -> int:
+    """As many as BLAS would use: so OMP_NUM_THREADS and joblib's workers are respected."""
+    allowed = [library["num_threads"] for library in _blas().info()]
+    return max(1, min([joblib.cpu_count(), *allowed]))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS calls inside are single-threaded; the rows are what is shared out."""
+    with _blas().limit(limits=1):
+        yield
+
+
+def block_rows(n_rows: int, floats_per_row: int, batch_size: int | None) -> int:
+    """Rows per block: `batch_size` if given, else what fits BLOCK_BYTES and keeps all threads busy."""
+    if batch_size is not None:
+        return batch_size
+    fitting = BLOCK_BYTES // (8 * floats_per_row)
+    shared_out = -(-n_rows // row_threads())
+    return max(SMALLEST_BLOCK, min(fitting, shared_out))

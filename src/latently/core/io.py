@@ -1,0 +1,88 @@
+"""Model files: named arrays in safetensors with a JSON header. Reading one never runs code.
+
+The header holds the format version, the class, hyper-parameters and whatever else is not an array, and
+the sha256 of header and arrays together, so that a changed byte anywhere is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+FORMAT_VERSION = 1
+_KEY = "latently"
+
+
+class ModelFileError(ValueError):
+    """The file is not a model that this version of latently can read."""
+
+
+def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Writes the file whole or not at all: a reader never sees half of it."""
+    path = Path(path)
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps({"format_version": FORMAT_VERSION, **header}, sort_keys=True, allow_nan=False)
+    metadata = {_KEY: text, "sha256": _digest(text, arrays)}
+    payload = safetensors.numpy.save(arrays, metadata=metadata)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(payload)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Header and arrays of a file written by `write`, checked for version and damage."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no model file {str(path)!r}")
+    try:
+        with safetensors.safe_open(str(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator there)
+    except Exception as error:  # the parser's own errors come in several types
+        raise ModelFileError(f"{str(path)!r} is truncated or not a model file: {error}") from None
+    if _KEY not in metadata or "sha256" not in metadata:
+        raise ModelFileError(f"{str(path)!r} is a safetensors file, but was not written by latently")
+    damaged = ModelFileError(f"{str(path)!r} is damaged: its contents do not match its checksum")
+    try:
+        header = json.loads(metadata[_KEY])
+        version = header["format_version"]
+    except (ValueError, KeyError, TypeError):
+        raise damaged from None
+    if version != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{str(path)!r} has format version {version!r}; this latently reads version {FORMAT_VERSION}. "
+            "Use the version of latently that wrote the file, or fit the model again"
+        )
+    if _digest(metadata[_KEY], arrays) != metadata["sha256"]:
+        raise damaged
+    return header, arrays
+
+
+def _digest(text: str, arrays: dict[str, NDArray[Any]]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\0{name}\0{array.dtype.str}\0{array.shape}\0".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,49 @@
+"""Progress of a fit, shown as a rich bar where rich is installed and as lines of text where not."""
+
+from __future__ import annotations
+
+import math
+from types import TracebackType
+from typing import Any
+
+from latently.core.drivers import Iteration
+
+
+class Progress:
+    """A callback to be used as a context manager around a run."""
+
+    def __init__(self, title: str):
+        self.title = title
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Progress:
+        try:
+            from rich import progress
+        except ImportError:
+            return self
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.TextColumn("{task.completed} of at most {task.total} iterations"),
+            progress.TextColumn("log-likelihood per row {task.fields[objective]}"),
+            progress.TimeElapsedColumn(),
+        )
+        self._bar.start()
+        return self
+
+    def __call__(self, iteration: Iteration) -> None:
+        value = f"{iteration.objective:.6f}"
+        if self._bar is None:
+            gain = "" if math.isinf(iteration.gain) else f"  (+{iteration.gain:.3g})"
+            print(f"{self.title}: iteration {iteration.number}, log-likelihood per row {value}{gain}")
+            return
+        if self._task is None:
+            self._task = self._bar.add_task(self.title, total=iteration.max_iter, objective=value)
+        self._bar.update(self._task, completed=iteration.number, objective=value)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,7 @@
+"""Families of densities: parameter records and pure functions on them. No scikit-learn here."""
+
+from latently.distributions.gaussian import FullGaussian, FullParams
+from latently.distributions.low_rank import LowRankGaussian, LowRankParams
+from latently.distributions.mixture import Mixture, MixtureParams
+
+__all__ = ["FullGaussian", "FullParams", "LowRankGaussian", "LowRankParams", "Mixture", "MixtureParams"]

@@ -1,0 +1,193 @@
+"""Gaussians with full covariance matrices, one for each component or one for all.
+
+    x | k ~ N(mu_k, Sigma_k)
+
+n rows, D features, K components. Rows cost O(K D^2).
+Formulas: docs/gaussian_mixture.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from latently.backend.linalg import (
+    clamp_spectrum,
+    diagonals,
+    is_positive_definite,
+    log_determinant,
+    symmetric,
+    transpose,
+)
+from latently.backend.namespace import Array, Floats, double, namespace
+from latently.distributions.responsibilities import rows_that_count
+
+
+@dataclass(frozen=True)
+class FullParams:
+    means: Array  # (K, D)
+    covariances: Array  # (K, D, D), or (1, D, D) shared by all components
+
+
+@dataclass(frozen=True)
+class FullDensity:
+    """Precision factors U with U U' = Sigma^-1, once per sweep."""
+
+    means: Array  # (K, D)
+    factors: Array  # (G, D, D), G = K or 1
+    offsets: Array  # (K, D): mu' U
+    constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma|)
+
+
+@dataclass(frozen=True)
+class FullStats:  # every field is a sum over rows
+    weight: Array  # (K,)        sum of r
+    sum_x: Array  # (K, D)       sum of r x
+    sum_xx: Array  # (G, D, D)   sum of r x x'
+
+
+@dataclass(frozen=True)
+class FullGaussian:
+    """The family; `floor` is the smallest variance allowed of each feature: Sigma >= diag(floor)."""
+
+    floor: Array  # (D,)
+    shared: bool = False
+    isotropic = False
+
+    def floats_per_row(self, K: int, D: int) -> int:
+        """How much memory a row takes on its way through the kernel."""
+        return 3 * D + 3 * K + (D if self.shared else K * D)
+
+    def prepare(self, params: FullParams) -> FullDensity:
+        xp = namespace(params.means)
+        mu = params.means
+        C = xp.linalg.cholesky(params.covariances)
+        U = transpose(xp.linalg.inv(C))
+        offsets = (mu[:, None, :] @ U)[:, 0, :]
+        constants = -0.5 * (mu.shape[1] * math.log(2 * math.pi) + log_determinant(C))
+        return FullDensity(mu, U, offsets, xp.broadcast_to(constants, (mu.shape[0],)))
+
+    def evaluate(self, density: FullDensity, X: Array) -> tuple[Array, None]:
+        """ln N(x; mu_k, Sigma_k) (n, K); the second value is what `stats` would reuse, here nothing."""
+        xp = namespace(X)
+        K, D = density.offsets.shape
+        factors = xp.astype(density.factors, X.dtype)
+        if self.shared:
+            y = double(X @ factors[0, :, :])
+            m = density.offsets
+            distance = xp.sum(y * y, axis=1)[:, None] - 2.0 * (y @ m.T) + xp.sum(m * m, axis=1)
+        else:
+            stacked = xp.reshape(xp.permute_dims(factors, (1, 0, 2)), (D, K * D))
+            y = X @ stacked
+            y -= xp.reshape(xp.astype(density.offsets, X.dtype), (1, K * D))
+            y = xp.reshape(y, (-1, K, D))
+            distance = double(xp.vecdot(y, y, axis=-1))
+        return density.constants - 0.5 * distance, None
+
+    def stats(self, density: FullDensity, X: Array, latent: None, resp: Array) -> FullStats:
+        xp = namespace(X)
+        weight = xp.sum(resp, axis=0)
+        if self.shared:
+            X = double(X)
+            by_row = xp.sum(resp, axis=1)
+            return FullStats(weight, resp.T @ X, (X.T @ (by_row[:, None] * X))[None, :, :])
+        K = resp.shape[1]
+        needed = rows_that_count(resp, share=0.7)
+        parts = []
+        for k in range(K):
+            mu = density.means[k, :]
+            rows = None if needed is None else needed[k]
+            r = resp[:, k] if rows is None else xp.take(resp[:, k], rows)
+            # about the component's own mean, so that the products keep their digits in float32 too
+            residual = (X if rows is None else xp.take(X, rows, axis=0)) - xp.astype(mu, X.dtype)
+            scaled = residual * xp.astype(xp.sqrt(r), X.dtype)[:, None]
+            parts.append((double(xp.astype(r, X.dtype) @ residual), double(scaled.T @ scaled)))
+        about_mean = xp.stack([first for first, _ in parts])
+        second = xp.stack([second for _, second in parts])
+        return FullStats(weight, *_about_origin(weight, density.means, about_mean, second))
+
+    def m_step(self, stats: FullStats, params: FullParams) -> FullParams:
+        """Weighted means and covariances (Sigma >= diag(floor)); an empty component stays as it was."""
+        xp = namespace(stats.weight)
+        filled = stats.weight > 0
+        n = xp.where(filled, stats.weight, 1.0)[:, None]
+        means = xp.where(filled[:, None], stats.sum_x / n, params.means)
+        outer = means[:, :, None] * means[:, None, :]
+        if self.shared:
+            total = xp.sum(stats.weight)
+            between = xp.sum(outer * stats.weight[:, None, None], axis=0, keepdims=True)
+            covariances = (stats.sum_xx - between) / total
+        else:
+            covariances = xp.where(
+                filled[:, None, None], stats.sum_xx / n[:, :, None] - outer, params.covariances
+            )
+        return FullParams(means, self.bounded(covariances))
+
+    def bounded(self, covariances: Array) -> Array:
+        """The covariances raised to the floor; without a floor a singular one is an error."""
+        xp = namespace(covariances)
+        covariances = symmetric(covariances)
+        floor = self.floor
+        if is_positive_definite(covariances - xp.eye(floor.shape[0], dtype=floor.dtype) * floor):
+            return covariances
+        if not bool(xp.all(floor > 0)):
+            raise ValueError(
+                "a covariance matrix became singular; set noise_floor above 0, or use fewer components "
+                "or a simpler covariance_type"
+            )
+        return clamp_spectrum(covariances, floor)
+
+    def rounding(self, density: FullDensity) -> float:
+        """Quadratic forms are sums of D squares of products with U, each good to some roundings."""
+        xp = namespace(density.factors)
+        return float(xp.max(xp.sum(density.factors**2, axis=(1, 2))))
+
+    def clamped(self, params: FullParams) -> FullParams:
+        """Starting values moved into the region the floor allows."""
+        return FullParams(params.means, self.bounded(params.covariances))
+
+    def moved(self, params: FullParams, shift: Array, scale: Array) -> FullParams:
+        """The parameters of shift + scale * x."""
+        return FullParams(shift + scale * params.means, params.covariances * scale[:, None] * scale[None, :])
+
+    def marginal_variances(self, params: FullParams) -> Array:
+        """(K, D) or (1, D): the variance of every feature."""
+        return diagonals(params.covariances)
+
+    def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> FullParams:
+        """Means and covariances of the parts, those of small parts drawn towards the pooled one."""
+        K, D = means.shape
+        residual = X - means[labels]
+        pooled = (residual.T * weight) @ residual / weight.sum()
+        if self.shared:
+            return self.clamped(FullParams(means, pooled[None, :, :]))
+        covariances = np.empty((K, D, D))
+        for k in range(K):
+            own = labels == k
+            scatter = (residual[own].T * weight[own]) @ residual[own]
+            covariances[k] = (scatter + (D + 1) * pooled) / (weight[own].sum() + D + 1)
+        return self.clamped(FullParams(means, covariances))
+
+    def sample(self, params: FullParams, labels: Array, rng: np.random.Generator) -> Floats:
+        K, D = params.means.shape
+        C = np.broadcast_to(np.linalg.cholesky(params.covariances), (K, D, D))
+        X = params.means[labels]
+        for k in range(K):
+            own = labels == k
+            X[own] += rng.standard_normal((int(own.sum()), D)) @ C[k].T
+        return X
+
+    def n_parameters(self, K: int, D: int) -> int:
+        return K * D + (1 if self.shared else K) * D * (D + 1) // 2
+
+
+def _about_origin(weight: Array, mu: Array, first: Array, second: Array) -> tuple[Array, Array]:
+    """Sums of r x and r x x', from those of r (x - mu) and r (x - mu)(x - mu)'."""
+    cross = mu[:, :, None] * first[:, None, :]
+    outer = mu[:, :, None] * mu[:, None, :]
+    return (
+        first + weight[:, None] * mu,
+        second + cross + transpose(cross) + weight[:, None, None] * outer,
+    )

@@ -1,0 +1,101 @@
+"""One low-rank Gaussian from the mean and scatter of the rows: all that it asks of them.
+
+With more rows than features the data are read once; what follows costs nothing per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from latently.backend.linalg import diagonals, leading_eigenpairs, symmetric, with_fixed_signs
+from latently.backend.namespace import Array, double, namespace, to_numpy
+from latently.core.block import Block
+from latently.core.drivers import Step
+from latently.core.frame import Frame
+from latently.distributions.low_rank import LowRankGaussian, LowRankParams
+from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
+
+
+@dataclass(frozen=True)
+class Moments:
+    weight: Array  # ()      sum of w
+    sum_x: Array  # (D,)     sum of w x
+    sum_xx: Array  # (D, D)  sum of w x x'
+
+    @property
+    def mean(self) -> Array:
+        return self.sum_x / self.weight
+
+    @property
+    def scatter(self) -> Array:
+        """Sum of w (x - mean)(x - mean)'."""
+        return symmetric(self.sum_xx - self.weight * (self.mean[:, None] * self.mean[None, :]))
+
+
+def total_moments(sweep: Any) -> Moments:
+    """The moments of all rows, in one pass."""
+
+    def moments(block: Block) -> Moments:
+        xp = namespace(block.X)
+        weighted = (
+            block.X if block.weight is None else block.X * xp.astype(block.weight, block.X.dtype)[:, None]
+        )
+        total = xp.asarray(block.total_weight(), dtype=xp.float64)
+        return Moments(total, double(xp.sum(weighted, axis=0)), double(weighted.T @ block.X))
+
+    total: Moments = sweep.sum(moments)
+    return total
+
+
+def moment_step(
+    kernel: Mixture, moments: Moments, frame: Frame
+) -> Callable[[MixtureParams], Step[MixtureParams]]:
+    """The EM step of a single component, from moments in place of rows."""
+    mean, scatter = moments.mean, moments.scatter
+
+    def step(params: MixtureParams) -> Step[MixtureParams]:
+        density = kernel.prepare(params)
+        log_likelihood, stats = kernel.family.stats_of_moments(
+            density.components, moments.weight, mean, scatter
+        )
+        objective = float(log_likelihood / moments.weight) - frame.log_volume
+        following = kernel.m_step(MixtureStats(log_likelihood, moments.weight, stats), params)
+        return Step(following, objective, kernel.rounding(density))
+
+    return step
+
+
+def principal_fit(family: LowRankGaussian, sweep: Any) -> MixtureParams:
+    """Probabilistic PCA in closed form: W = U (Lambda - sigma^2)^1/2, sigma^2 the mean of the rest.
+
+    Works on the D x D covariance, or on the n x n products of the rows if they are fewer.
+    """
+    N, D = sweep.block.X.shape
+    q = family.n_factors
+    kept = min(q, D - 1)  # with q = D the last axis has the variance of the noise, and length zero
+    if N > D:
+        moments = total_moments(sweep)
+        mean, covariance = to_numpy(moments.mean), to_numpy(moments.scatter / moments.weight)
+        total = float(np.sum(to_numpy(diagonals(covariance))))
+        values, vectors = np.zeros(0), np.zeros((D, 0))
+        if kept:
+            values, vectors = linalg.eigh(covariance, subset_by_index=[D - kept, D - 1])
+            values, vectors = values[::-1], with_fixed_signs(vectors[:, ::-1])
+    else:
+        rows = to_numpy(double(sweep.rows(lambda block: block.X)))
+        weight = np.ones(N) if sweep.block.weight is None else to_numpy(sweep.block.weight)
+        mean = np.average(rows, axis=0, weights=weight)
+        rows = (rows - mean) * np.sqrt(weight / weight.sum())[:, None]
+        total = float(np.sum(rows**2))
+        values, vectors = leading_eigenpairs(rows, kept)
+    noise = max(0.0, total - float(values.sum())) / (D - kept)
+    noise = max(noise, float(np.mean(to_numpy(family.floor))))
+    loadings = np.zeros((D, q))
+    loadings[:, : len(values)] = vectors * np.sqrt(np.maximum(values - noise, 0.0))
+    params = LowRankParams(mean[None, :], loadings[None, :, :], np.full((1, D), noise))
+    return MixtureParams(np.ones(1), family.clamped(params))

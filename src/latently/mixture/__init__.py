@@ -1,0 +1,7 @@
+"""Mixtures of Gaussians and of factor models."""
+
+from latently.mixture.factor import PPCA, FactorAnalysis
+from latently.mixture.gaussian import GaussianMixture
+from latently.mixture.mfa import MFA, MPPCA
+
+__all__ = ["MFA", "MPPCA", "PPCA", "FactorAnalysis", "GaussianMixture"]

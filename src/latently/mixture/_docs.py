@@ -1,0 +1,57 @@
+"""Parts of docstrings that all mixtures have in common, written once."""
+
+from __future__ import annotations
+
+_SHARED = """\
+    max_iter : int, default=1000
+        Most EM iterations.
+    tol : float, default=1e-6
+        EM ends when the log-likelihood per row gains less than `tol` times its size (or `tol`, if its size
+        is below one). With 0 exactly `max_iter` steps are taken.
+    n_init : int, default=4
+        Starts that are tried: each is given ten EM steps and the best is carried on. With more than
+        10000 rows (or 50 per component) the short runs see a sample of them.
+    init : {{"kmeans", "k-means++", "random"}}, default="kmeans"
+        How rows are first shared out among components. Every second start sees standardised features.
+    {starts}
+        Starting values in the shape of the fitted attributes, or anything that broadcasts to it. Those
+        given replace our own; if all are given, EM begins from exactly these.
+    noise_floor : float, default=1e-6
+        No variance falls below this fraction of the feature's variance in the data (of the mean variance,
+        if the variance is isotropic). Variances at the floor maximise the likelihood under that bound.
+    accelerate : None
+        Reserved for accelerated EM.
+    batch_size : int, optional
+        Rows in a block; by default what fits in a few megabytes.
+    dtype : {{"float64", "float32"}}, default="float64"
+        What matrix products are done in; sums are float64 always.
+    random_state : int, RandomState or None
+        Seed of the starts.
+    warm_start : bool, default=False
+        Whether `fit` begins where the last one ended.
+    verbose : int, default=0
+        Whether to show progress.
+    callbacks : list of callables, optional
+        Each is told of every iteration (an object with `number`, `objective`, `gain`, `max_iter`) and may
+        return True to end the fit.
+"""
+
+_FITTED = """\
+    n_iter_ : int
+        EM steps taken.
+    converged_ : bool
+    history_ : ndarray of shape (n_iter_ + 1,)
+        Log-likelihood per row of the starting values and after every step; it never falls.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        If X had string column names.
+"""
+
+
+def shares_docs(cls):
+    """Fills {shared} and {fitted} in the docstring of an estimator."""
+    starts = ", ".join(dict.fromkeys(cls._PARAMETERS.values())) + " : array-like, optional"
+    cls.__doc__ = cls.__doc__.replace("{shared}\n", _SHARED.format(starts=starts)).replace(
+        "{fitted}\n", _FITTED
+    )
+    return cls

@@ -1,0 +1,174 @@
+"""Factor analysis and probabilistic PCA: factor models of one component."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from latently.core.drivers import Result, em_step
+from latently.distributions import LowRankParams, MixtureParams
+from latently.distributions.moments import moment_step, principal_fit, total_moments
+from latently.mixture._docs import shares_docs
+from latently.mixture._factors import FactorMixture
+
+
+class _OneComponent(FactorMixture):
+    """Attributes without the axis of components."""
+
+    _PARAMETERS = {"mean": "means_init", "loadings": "loadings_init", "noise_variance": "noise_init"}
+
+    def __init__(
+        self,
+        n_factors=1,
+        *,
+        max_iter=1000,
+        tol=1e-6,
+        n_init=1,
+        init="kmeans",
+        means_init=None,
+        loadings_init=None,
+        noise_init=None,
+        noise_floor=1e-6,
+        accelerate=None,
+        batch_size=None,
+        dtype="float64",
+        random_state=None,
+        warm_start=False,
+        verbose=0,
+        callbacks=None,
+    ):
+        super().__init__(
+            n_factors=n_factors,
+            max_iter=max_iter,
+            tol=tol,
+            n_init=n_init,
+            init=init,
+            means_init=means_init,
+            loadings_init=loadings_init,
+            noise_init=noise_init,
+            noise_floor=noise_floor,
+            accelerate=accelerate,
+            batch_size=batch_size,
+            dtype=dtype,
+            random_state=random_state,
+            warm_start=warm_start,
+            verbose=verbose,
+            callbacks=callbacks,
+        )
+
+    @classmethod
+    def from_parameters(cls, *, mean, loadings, noise_variance):
+        """A fitted estimator with known parameters, in the shapes of the fitted attributes."""
+        if np.ndim(loadings) != 2:
+            raise ValueError("loadings must have shape (n_features, n_factors)")
+        model = cls(np.shape(loadings)[1])
+        model._check_hyperparameters()
+        return model._set_parameters(mean=mean, loadings=loadings, noise_variance=noise_variance)
+
+    def _n_components(self):
+        return 1
+
+    def _shapes(self, D):
+        return {"mean": (D,), "loadings": (D, self.n_factors), "noise_variance": (D,)}
+
+    def _to_kernel(self, fitted):
+        arrays = (fitted["mean"], fitted["loadings"], fitted["noise_variance"])
+        return MixtureParams(np.ones(1), LowRankParams(*(array[None] for array in arrays)))
+
+    def _from_kernel(self, params):
+        c = params.components
+        return {"mean": c.means[0], "loadings": c.loadings[0], "noise_variance": c.noise_variance[0]}
+
+    @property
+    def covariance_(self):
+        """(n_features, n_features) covariance matrix, worked out when asked for."""
+        return self.covariances_[0]
+
+
+@shares_docs
+class FactorAnalysis(_OneComponent):
+    """Factor analysis: x = mu + L z + noise, z ~ N(0, I), noise ~ N(0, diag(psi)).
+
+        With more rows than features the data are read once, for their covariance, and an iteration costs
+        O(D^2 q) however many rows there are.
+
+        Parameters
+        ----------
+        n_factors : int, default=1
+            Number of factors q.
+    {shared}
+
+        Attributes
+        ----------
+        mean_ : ndarray of shape (n_features,)
+        loadings_ : ndarray of shape (n_features, n_factors)
+        noise_variance_ : ndarray of shape (n_features,)
+        covariance_ : ndarray of shape (n_features, n_features)
+            Worked out when asked for.
+    {fitted}
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from latently.mixture import FactorAnalysis
+        >>> X = load_iris().data
+        >>> model = FactorAnalysis(n_factors=1).fit(X)
+        >>> model.loadings_.shape
+        (4, 1)
+        >>> model.n_parameters()
+        12
+    """
+
+    def _noise(self):
+        return False, False
+
+    def _step(self, kernel, block, frame):
+        N, D = block.X.shape
+        if N <= D:
+            return em_step(kernel, self._sweep(kernel, block, frame))
+        return moment_step(kernel, total_moments(self._sweep(kernel, block, frame)), frame)
+
+
+@shares_docs
+class PPCA(_OneComponent):
+    """Probabilistic PCA: x = mu + W z + noise, z ~ N(0, I), noise ~ N(0, sigma^2 I).
+
+        Fitted in closed form, so the parameters that steer iterations (`max_iter`, `tol`, starting values and
+        the like) have no effect; they are there so that it can take the place of the other models.
+
+        Parameters
+        ----------
+        n_factors : int, default=1
+            Number of factors q.
+    {shared}
+
+        Attributes
+        ----------
+        mean_ : ndarray of shape (n_features,)
+        loadings_ : ndarray of shape (n_features, n_factors)
+            Principal axes, longest first, each with its largest entry positive.
+        noise_variance_ : ndarray of shape (n_features,)
+            The same in all entries.
+        covariance_ : ndarray of shape (n_features, n_features)
+            Worked out when asked for.
+    {fitted}
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from latently.mixture import PPCA
+        >>> X = load_iris().data
+        >>> model = PPCA(n_factors=2).fit(X)
+        >>> model.transform(X).shape
+        (150, 2)
+        >>> model.n_parameters()
+        12
+    """
+
+    def _noise(self):
+        return True, False
+
+    def _fitted_in(self, kernel, block, frame):
+        """The maximum of the likelihood, in the frame."""
+        params = principal_fit(kernel.family, self._sweep(kernel, block, frame))
+        objective = em_step(kernel, self._sweep(kernel, block, frame))(params).objective
+        return Result(params, [objective], 1, True)
