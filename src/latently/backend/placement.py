@@ -25,7 +25,7 @@ def _blas() -> ThreadpoolController:
 def row_threads() -> int:
     """As many as BLAS would use: so OMP_NUM_THREADS and joblib's workers are respected."""
     allowed = [library["num_threads"] for library in _blas().info()]
-    return max(1, min([joblib.cpu_count(), *allowed]))
+    return int(max(1, min([joblib.cpu_count(), *allowed])))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 from latently.backend.namespace import Array, double, namespace
 
@@ -38,11 +39,8 @@ def summarise(block: Block, rows_at_a_time: int) -> Summary:
     """Two passes: ranges first, so that neither an offset nor the units can spoil the moments."""
     xp = namespace(block.X)
     pieces = [block[i : i + rows_at_a_time] for i in range(0, len(block), rows_at_a_time)]
-    low = high = None
-    for piece in pieces:
-        smallest, largest = double(xp.min(piece.X, axis=0)), double(xp.max(piece.X, axis=0))
-        low = smallest if low is None else xp.minimum(low, smallest)
-        high = largest if high is None else xp.maximum(high, largest)
+    low = reduce(xp.minimum, [double(xp.min(piece.X, axis=0)) for piece in pieces])
+    high = reduce(xp.maximum, [double(xp.max(piece.X, axis=0)) for piece in pieces])
     constant = low == high
     middle = 0.5 * low + 0.5 * high
     half_range = xp.where(constant, 1.0, high - middle)

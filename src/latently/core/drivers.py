@@ -145,6 +145,6 @@ def _check(taken: Step[Any], gain: float, n_iter: int) -> None:
         )
     if gain < -taken.rounding:
         raise LikelihoodFell(
-            f"the log-likelihood per row fell by {-gain:.3g} to {taken.objective:.10g} at iteration {n_iter}, "
-            f"where rounding explains at most {taken.rounding:.3g}; please report this with the data"
+            f"the log-likelihood per row fell by {-gain:.3g} to {taken.objective:.10g} "
+            f"in iteration {n_iter}; rounding explains at most {taken.rounding:.3g}; please report this"
         )

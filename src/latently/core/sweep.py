@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any
 
 from latently.backend.namespace import Array, namespace
 from latently.backend.placement import block_rows, one_blas_thread, row_threads
 from latently.core.block import Block
 from latently.core.frame import Frame
 from latently.core.tree import add
-
-T = TypeVar("T")
 
 
 class InMemorySweep:
@@ -32,7 +31,7 @@ class InMemorySweep:
         step = block_rows(len(block), floats_per_row, batch_size)
         self.slices = [slice(i, min(i + step, len(block))) for i in range(0, len(block), step)]
 
-    def sum(self, fn: Callable[[Block], T]) -> T:
+    def sum(self, fn: Callable[[Block], Any]) -> Any:
         """The sum of `fn(block)` over all blocks; `fn` returns a record."""
         return reduce(add, self._shared_out(lambda blocks: reduce(add, map(fn, blocks))))
 
@@ -44,7 +43,7 @@ class InMemorySweep:
     def _shared_out(self, work: Callable[[Iterator[Block]], Any]) -> list[Any]:
         n_threads = min(row_threads(), len(self.slices))
         bounds = [len(self.slices) * i // n_threads for i in range(n_threads + 1)]
-        runs = [self.slices[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        runs = [self.slices[a:b] for a, b in pairwise(bounds)]
         with one_blas_thread():
             if n_threads == 1:
                 return [work(self._blocks(self.slices))]

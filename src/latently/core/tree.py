@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
-
-Record = TypeVar("Record")
+from typing import Any
 
 
-def add(a: Record, b: Record) -> Record:
+def add(a: Any, b: Any) -> Any:
     """The field-by-field sum: statistics of two blocks become those of both."""
-    return _combine(a, b)
-
-
-def _combine(a: Any, b: Any) -> Any:
-    if dataclasses.is_dataclass(a):
-        sums = {f.name: _combine(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(a)}
-        return dataclasses.replace(a, **sums)  # type: ignore[type-var]
-    return a + b
+    if not dataclasses.is_dataclass(a):
+        return a + b
+    names = [field.name for field in dataclasses.fields(a)]
+    record: Any = type(a)
+    return record(**{name: add(getattr(a, name), getattr(b, name)) for name in names})

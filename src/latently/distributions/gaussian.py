@@ -173,7 +173,7 @@ class FullGaussian:
     def sample(self, params: FullParams, labels: Array, rng: np.random.Generator) -> Floats:
         K, D = params.means.shape
         C = np.broadcast_to(np.linalg.cholesky(params.covariances), (K, D, D))
-        X = params.means[labels]
+        X: Floats = params.means[labels]
         for k in range(K):
             own = labels == k
             X[own] += rng.standard_normal((int(own.sum()), D)) @ C[k].T

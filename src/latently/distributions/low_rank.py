@@ -247,7 +247,7 @@ class LowRankGaussian:
 
     def sample(self, params: LowRankParams, labels: Array, rng: np.random.Generator) -> Floats:
         K, D = params.means.shape
-        X = params.means[labels] + rng.standard_normal((len(labels), D)) * np.sqrt(
+        X: Floats = params.means[labels] + rng.standard_normal((len(labels), D)) * np.sqrt(
             params.noise_variance[labels]
         )
         for k in range(K):
@@ -359,7 +359,7 @@ class LowRankGaussian:
         )
 
     def _principal(self, residual: Floats, weight: float) -> tuple[Floats, Floats]:
-        """Loadings (D, q) and noise (D,) by probabilistic PCA of rows about their mean, scaled by root weight."""
+        """Loadings (D, q) and noise (D,) by PCA of rows about their mean, each scaled by its root weight."""
         D, q = residual.shape[1], self.n_factors
         variance = np.sum(residual**2, axis=0) / weight
         values, vectors = leading_eigenpairs(residual, min(q, D))

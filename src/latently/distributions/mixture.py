@@ -75,7 +75,7 @@ class Mixture:
         )
 
     def rounding(self, density: MixtureDensity) -> float:
-        return 32.0 * density.eps * (1.0 + self.family.rounding(density.components))
+        return 32.0 * density.eps * (1.0 + float(self.family.rounding(density.components)))
 
     def clamped(self, params: MixtureParams) -> MixtureParams:
         return MixtureParams(params.weights, self.family.clamped(params.components))
@@ -87,7 +87,7 @@ class Mixture:
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> MixtureParams:
         """Starting values from a partition of some rows and the means of its K parts.
 
-        An empty part is given a hundredth of an equal share, so that its component is not dead from the start.
+        An empty part is given a hundredth of an equal share, lest its component be dead from the start.
         """
         sizes = np.bincount(labels, weights=weight, minlength=len(means))
         sizes = np.maximum(sizes, weight.sum() / (100 * len(means)))

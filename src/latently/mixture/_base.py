@@ -19,6 +19,7 @@ from latently.core.block import Block, summarise
 from latently.core.drivers import best_start, em_step, relative, run
 from latently.core.frame import Frame
 from latently.core.progress import Progress
+from latently.core.saving import SavedMixin
 from latently.core.sweep import InMemorySweep
 from latently.distributions.mixture import Mixture, log_density, responsibilities
 from latently.mixture import _starts
@@ -32,7 +33,6 @@ from latently.mixture._validation import (
     check_summary,
     parameter,
 )
-from latently.saved import SavedMixin
 
 
 class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
@@ -165,24 +165,29 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
     def _floor(self, summary, frame):
         """The smallest variance of each feature in the frame: `noise_floor` times the variance it has.
 
-        A feature that never changes is held at `noise_floor` times the typical variance.
+        Isotropic families go by the mean variance. Where there is no variance to go by, one takes its place,
+        which in the frame is that of the other features.
         """
-        constant = np.asarray(summary.constant)
-        if constant.any() and not self._family(None).isotropic:
-            features = ", ".join(map(str, np.flatnonzero(constant)[:5])) + (
-                ", ..." if constant.sum() > 5 else ""
+        variance = summary.variance / frame.scale / frame.scale
+        if self._family(None).isotropic:
+            variance = np.full_like(variance, variance.mean())
+        flat = variance == 0
+        if flat.any():
+            self._complain_of_constant(np.flatnonzero(flat))
+        return self.noise_floor * np.where(flat, 1.0, variance)
+
+    def _complain_of_constant(self, features):
+        listed = ", ".join(map(str, features[:5])) + (", ..." if len(features) > 5 else "")
+        if self.noise_floor == 0:
+            raise ValueError(
+                f"X has constant features ({listed}), so the likelihood has no maximum; "
+                "drop them, or set noise_floor above 0"
             )
-            if self.noise_floor == 0:
-                raise ValueError(
-                    f"X has constant features ({features}), whose variance is zero; "
-                    "drop them, or set noise_floor above 0"
-                )
-            warnings.warn(
-                f"X has constant features ({features}); their variance is held at noise_floor",
-                UserWarning,
-                stacklevel=3,
-            )
-        return self.noise_floor * np.where(constant, 1.0, summary.variance / frame.scale / frame.scale)
+        warnings.warn(
+            f"X has constant features ({listed}); their variance is held at noise_floor",
+            UserWarning,
+            stacklevel=4,
+        )
 
     def _start(self, kernel, block, frame):
         """Starting values in the frame: what the user gave, what an earlier fit left, or our own."""
@@ -341,7 +346,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         return float(-2 * self.score_samples(X).sum() + 2 * self.n_parameters())
 
     def icl(self, X):
-        """Integrated completed likelihood, BIC plus twice the entropy of the responsibilities; lower is better."""
+        """BIC plus twice the entropy of the responsibilities (integrated completed likelihood)."""
         resp = self.predict_proba(X)
         entropy = -np.sum(resp * np.log(np.where(resp > 0, resp, 1.0)))
         return float(self.bic(X) + 2 * entropy)

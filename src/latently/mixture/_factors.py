@@ -149,7 +149,7 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         return rows
 
     def reconstruct(self, X):
-        """The rows without their noise: the posterior expectation of mu_k + L_k z, (n_samples, n_features)."""
+        """The rows without their noise, (n_samples, n_features): the posterior mean of mu_k + L_k z."""
         params = self._parameters()
         L, mu = params.components.loadings, params.components.means
 

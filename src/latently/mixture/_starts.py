@@ -10,12 +10,10 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from latently.backend.placement import one_blas_thread
-from latently.core.block import Block
 
 INITS = ("kmeans", "k-means++", "random")
 SHORT_RUN = 10  # EM steps that a start is given before the best one is carried on
@@ -68,6 +66,8 @@ def starting_values(kernel, n_components, init, n_init, random_state, sample, fr
 
 def partition(X, weight, n_components, init, seed):
     """Labels (n,) of the parts."""
+    from sklearn.cluster import KMeans, kmeans_plusplus  # here, because it takes a tenth of a second
+
     if init == "random":
         return np.random.default_rng(seed).integers(n_components, size=len(X))
     if init == "k-means++":
@@ -96,8 +96,3 @@ def part_means(X, weight, labels, n_components):
         distance = np.sum((X - means[labels]) ** 2, axis=1)
         means[empty] = X[np.argsort(-distance, kind="stable")[: len(empty)]]
     return means
-
-
-def sample_block(sample):
-    """The rows of a start as a block of their own, for the short runs."""
-    return Block(*sample)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from latently.core.drivers import Result, em_step
@@ -14,7 +16,11 @@ from latently.mixture._factors import FactorMixture
 class _OneComponent(FactorMixture):
     """Attributes without the axis of components."""
 
-    _PARAMETERS = {"mean": "means_init", "loadings": "loadings_init", "noise_variance": "noise_init"}
+    _PARAMETERS: ClassVar = {
+        "mean": "means_init",
+        "loadings": "loadings_init",
+        "noise_variance": "noise_init",
+    }
 
     def __init__(
         self,

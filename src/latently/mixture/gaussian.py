@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from latently.distributions import FullGaussian, FullParams, LowRankGaussian, LowRankParams, MixtureParams
@@ -46,7 +48,11 @@ class GaussianMixture(MixtureBase):
         24
     """
 
-    _PARAMETERS = {"weights": "weights_init", "means": "means_init", "covariances": "covariances_init"}
+    _PARAMETERS: ClassVar = {
+        "weights": "weights_init",
+        "means": "means_init",
+        "covariances": "covariances_init",
+    }
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from latently.mixture._docs import shares_docs
@@ -53,7 +55,7 @@ class MFA(FactorMixture):
         38
     """
 
-    _PARAMETERS = {
+    _PARAMETERS: ClassVar = {
         "weights": "weights_init",
         "means": "means_init",
         "loadings": "loadings_init",
