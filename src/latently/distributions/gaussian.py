@@ -37,6 +37,7 @@ class FullDensity:
 
     means: Array  # (K, D)
     factors: Array  # (G, D, D), G = K or 1
+    stacked: Array  # (D, G D): the factors side by side, in the dtype of wide products
     offsets: Array  # (K, D): mu' U
     constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma|)
 
@@ -60,53 +61,59 @@ class FullGaussian:
         """How much memory a row takes on its way through the kernel."""
         return 3 * D + 3 * K + (D if self.shared else K * D)
 
-    def prepare(self, params: FullParams) -> FullDensity:
+    def prepare(self, params: FullParams, dtype: str = "float64") -> FullDensity:
         xp = namespace(params.means)
         mu = params.means
+        D = mu.shape[1]
         C = xp.linalg.cholesky(params.covariances)
         U = transpose(xp.linalg.inv(C))
         offsets = (mu[:, None, :] @ U)[:, 0, :]
-        constants = -0.5 * (mu.shape[1] * math.log(2 * math.pi) + log_determinant(C))
-        return FullDensity(mu, U, offsets, xp.broadcast_to(constants, (mu.shape[0],)))
+        constants = -0.5 * (D * math.log(2 * math.pi) + log_determinant(C))
+        stacked = xp.reshape(xp.permute_dims(U, (1, 0, 2)), (D, U.shape[0] * D))
+        return FullDensity(
+            means=mu,
+            factors=U,
+            stacked=xp.astype(stacked, getattr(xp, dtype)),
+            offsets=offsets,
+            constants=xp.broadcast_to(constants, (mu.shape[0],)),
+        )
 
-    def evaluate(self, density: FullDensity, X: Array) -> tuple[Array, None]:
-        """ln N(x; mu_k, Sigma_k) (n, K); the second value is what `stats` would reuse, here nothing."""
+    def evaluate(self, density: FullDensity, X: Array) -> tuple[Array, Array]:
+        """ln N(x; mu_k, Sigma_k) (n, K), and the rows in the dtype of wide products."""
         xp = namespace(X)
         K, D = density.offsets.shape
-        factors = xp.astype(density.factors, X.dtype)
+        dtype = density.stacked.dtype
+        if X.dtype != dtype:
+            X = xp.astype(X, dtype)
+        y = X @ density.stacked
         if self.shared:
-            y = double(X @ factors[0, :, :])
-            m = density.offsets
+            y, m = double(y), density.offsets
             distance = xp.sum(y * y, axis=1)[:, None] - 2.0 * (y @ m.T) + xp.sum(m * m, axis=1)
         else:
-            stacked = xp.reshape(xp.permute_dims(factors, (1, 0, 2)), (D, K * D))
-            y = X @ stacked
-            y -= xp.reshape(xp.astype(density.offsets, X.dtype), (1, K * D))
+            y -= xp.reshape(xp.astype(density.offsets, dtype), (1, K * D))
             y = xp.reshape(y, (-1, K, D))
             distance = double(xp.vecdot(y, y, axis=-1))
-        return density.constants - 0.5 * distance, None
+        return density.constants - 0.5 * distance, X
 
-    def stats(self, density: FullDensity, X: Array, latent: None, resp: Array) -> FullStats:
+    def stats(self, density: FullDensity, X: Array, wide: Array, resp: Array) -> FullStats:
         xp = namespace(X)
         weight = xp.sum(resp, axis=0)
         if self.shared:
-            X = double(X)
             by_row = xp.sum(resp, axis=1)
             return FullStats(weight, resp.T @ X, (X.T @ (by_row[:, None] * X))[None, :, :])
-        K = resp.shape[1]
         needed = rows_that_count(resp, share=0.7)
-        parts = []
-        for k in range(K):
-            mu = density.means[k, :]
-            rows = None if needed is None else needed[k]
-            r = resp[:, k] if rows is None else xp.take(resp[:, k], rows)
+        first, second = [], []
+        for k in range(resp.shape[1]):
+            r, rows = resp[:, k], wide
+            if needed is not None:
+                r, rows = xp.take(r, needed[k]), xp.take(wide, needed[k], axis=0)
             # about the component's own mean, so that the products keep their digits in float32 too
-            residual = (X if rows is None else xp.take(X, rows, axis=0)) - xp.astype(mu, X.dtype)
-            scaled = residual * xp.astype(xp.sqrt(r), X.dtype)[:, None]
-            parts.append((double(xp.astype(r, X.dtype) @ residual), double(scaled.T @ scaled)))
-        about_mean = xp.stack([first for first, _ in parts])
-        second = xp.stack([second for _, second in parts])
-        return FullStats(weight, *_about_origin(weight, density.means, about_mean, second))
+            residual = rows - xp.astype(density.means[k, :], wide.dtype)
+            first.append(xp.astype(r, wide.dtype) @ residual)
+            residual *= xp.astype(xp.sqrt(r), wide.dtype)[:, None]
+            second.append(residual.T @ residual)
+        sums = _about_origin(weight, density.means, double(xp.stack(first)), double(xp.stack(second)))
+        return FullStats(weight, *sums)
 
     def m_step(self, stats: FullStats, params: FullParams) -> FullParams:
         """Weighted means and covariances (Sigma >= diag(floor)); an empty component stays as it was."""
@@ -140,9 +147,10 @@ class FullGaussian:
         return clamp_spectrum(covariances, floor)
 
     def rounding(self, density: FullDensity) -> float:
-        """Quadratic forms are sums of D squares of products with U, each good to some roundings."""
+        """Roundings of a row's log density: a sum of squares of products with U."""
         xp = namespace(density.factors)
-        return float(xp.max(xp.sum(density.factors**2, axis=(1, 2))))
+        size = float(xp.max(xp.sum(density.factors**2, axis=(1, 2))))
+        return float(xp.finfo(density.stacked.dtype).eps) * size
 
     def clamped(self, params: FullParams) -> FullParams:
         """Starting values moved into the region the floor allows."""

@@ -10,7 +10,8 @@ With C C' = I + L' Psi^-1 L (Cholesky) and P = Psi^-1 L C^-T, the projected rows
 
     (x - mu)' Sigma^-1 (x - mu) = (x - mu)' Psi^-1 (x - mu) - |y|^2      and      E[z|x] = C^-T y,
 
-so that one stacked product X [P_1 .. P_K | Psi^-1 mu] serves the density and the statistics.
+so that one stacked product X [P_1 .. P_K] serves the density and the statistics. Those wide products, most
+of the work, may be done in float32; the narrow ones whose large terms cancel stay in float64.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import numpy as np
 from latently.backend.linalg import leading_eigenpairs, log_determinant, symmetric, transpose
 from latently.backend.namespace import Array, Floats, double, namespace
 from latently.distributions.responsibilities import rows_that_count
+
+_SMALLEST = 1e-11  # of a noise variance, for data of unit variance: quadratic forms still have digits
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,19 @@ class LowRankDensity:
     projections: Array  # (K, D, q): P
     to_factors: Array  # (K, q, q): C^-1, so that E[z|x]' = y' C^-1
     factor_covariances: Array  # (K, q, q): V = (C C')^-1
-    stacked: Array  # (D, K q + K): [P_1 .. P_K | Psi_k^-1 mu_k]
+    stacked: Array  # (D, K q): [P_1 .. P_K], in the dtype of wide products
+    offsets: Array  # (K q,): P' mu, in that dtype
+    linear: Array  # (D, K): Psi_k^-1 mu_k
     inverse_noise: Array  # (S, G): 1 / psi
-    offsets: Array  # (K q,): P' mu
     constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma| + mu' Psi^-1 mu)
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A block's rows as the wide products see them."""
+
+    X: Array  # (n, D) in their dtype
+    y: Array  # (n, K, q)
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,7 @@ class LowRankGaussian:
         """How much memory a row takes on its way through the kernel."""
         return 3 * D + 2 * K * (self.n_factors + 2)
 
-    def prepare(self, params: LowRankParams) -> LowRankDensity:
+    def prepare(self, params: LowRankParams, dtype: str = "float64") -> LowRankDensity:
         xp = namespace(params.means)
         mu, L, psi = params.means, params.loadings, params.noise_variance
         (K, D), q = mu.shape, self.n_factors
@@ -84,53 +96,54 @@ class LowRankGaussian:
         else:
             inverse_C = xp.zeros((K, 0, 0), dtype=mu.dtype)
             P = L
-        offsets = xp.sum(P * mu[:, :, None], axis=1)
-        side_by_side = xp.reshape(xp.permute_dims(P, (1, 0, 2)), (D, K * q))
+        offsets = xp.reshape(xp.sum(P * mu[:, :, None], axis=1), (K * q,))
+        stacked = xp.reshape(xp.permute_dims(P, (1, 0, 2)), (D, K * q))
         inverse_noise = 1.0 / psi.T[: 1 if self.isotropic else D, : 1 if self.shared else K]
         return LowRankDensity(
             means=mu,
             projections=P,
             to_factors=inverse_C,
             factor_covariances=transpose(inverse_C) @ inverse_C,
-            stacked=xp.concat([side_by_side, (mu / psi).T], axis=1),
+            stacked=xp.astype(stacked, getattr(xp, dtype)),
+            offsets=xp.astype(offsets, getattr(xp, dtype)),
+            linear=(mu / psi).T,
             inverse_noise=inverse_noise,
-            offsets=xp.reshape(offsets, (K * q,)),
             constants=constants,
         )
 
-    def evaluate(self, density: LowRankDensity, X: Array) -> tuple[Array, Array]:
-        """ln N(x; mu_k, Sigma_k) (n, K), and the projected rows y (n, K, q)."""
+    def evaluate(self, density: LowRankDensity, X: Array) -> tuple[Array, Projected]:
+        """ln N(x; mu_k, Sigma_k) (n, K), and the projected rows."""
         xp = namespace(X)
         K, q = density.means.shape[0], self.n_factors
-        products = X @ xp.astype(density.stacked, X.dtype)
-        log_prob = double(self._squares(X) @ xp.astype(-0.5 * density.inverse_noise, X.dtype))  # (n, G)
-        log_prob = log_prob + double(products[:, K * q :])
+        log_prob = self._squares(X) @ (-0.5 * density.inverse_noise)  # (n, G)
+        log_prob = log_prob + X @ density.linear
         log_prob += density.constants
-        y = products[:, : K * q]
-        y -= xp.astype(density.offsets, X.dtype)
+        dtype = density.stacked.dtype
+        if X.dtype != dtype:
+            X = xp.astype(X, dtype)
+        y = X @ density.stacked
+        y -= density.offsets
         y = xp.reshape(y, (X.shape[0], K, q))
         if q:
             log_prob += 0.5 * double(xp.vecdot(y, y, axis=-1))
-        return log_prob, y
+        return log_prob, Projected(X, y)
 
-    def factor_means(self, density: LowRankDensity, y: Array) -> Array:
-        """E[z | x, k] (n, K, q) from projected rows."""
-        xp = namespace(y)
-        y = xp.permute_dims(double(y), (1, 0, 2))
+    def factor_means(self, density: LowRankDensity, projected: Projected) -> Array:
+        """E[z | x, k] (n, K, q)."""
+        xp = namespace(projected.y)
+        y = xp.permute_dims(double(projected.y), (1, 0, 2))
         return xp.permute_dims(y @ density.to_factors, (1, 0, 2))
 
-    def stats(self, density: LowRankDensity, X: Array, y: Array, resp: Array) -> LowRankStats:
+    def stats(self, density: LowRankDensity, X: Array, projected: Projected, resp: Array) -> LowRankStats:
         xp = namespace(X)
         weight = xp.sum(resp, axis=0)
         # break-even of gathering rows against the dense product, measured for q = 0 and q = 10
         needed = rows_that_count(resp, share=(self.n_factors + 2) / (self.n_factors + 27))
-        resp = xp.astype(resp, X.dtype)
         if needed is None:
-            sums = self._dense_sums(density, X, y, resp)
+            sums = self._dense_sums(X, projected, resp)
         else:
-            sums = self._sparse_sums(density, X, y, resp, needed)
-        sum_x, sum_y, sum_xy, sum_square = sums
-        return self._from_projected(density, weight, sum_x, sum_y, sum_xy, sum_square)
+            sums = self._sparse_sums(density, X, projected, resp, needed)
+        return self._from_projected(density, weight, *sums)
 
     def stats_of_moments(
         self, density: LowRankDensity, weight: Array, mean: Array, scatter: Array
@@ -192,21 +205,21 @@ class LowRankGaussian:
     def clamped(self, params: LowRankParams) -> LowRankParams:
         """Noise variances raised to the floor; without a floor one that has vanished is an error."""
         xp = namespace(params.noise_variance)
-        floor = self._floor()
-        # a variance within rounding of zero is no longer a number to divide by
-        if not bool(xp.all(xp.maximum(params.noise_variance, floor) > 4 * float(xp.finfo(xp.float64).eps))):
+        psi = xp.maximum(params.noise_variance, xp.broadcast_to(self._floor(), params.noise_variance.shape))
+        if not bool(xp.all(psi > _SMALLEST)):
             raise ValueError(
-                "a noise variance fell to zero (a feature or component without spread); "
-                "set noise_floor above 0, or use fewer components or factors"
+                f"a noise variance fell below {_SMALLEST:g} of its feature's variance, where float64 has no "
+                "digits left; set noise_floor above that, or use fewer components or factors"
             )
-        psi = xp.maximum(params.noise_variance, xp.broadcast_to(floor, params.noise_variance.shape))
         return LowRankParams(params.means, params.loadings, psi)
 
     def rounding(self, density: LowRankDensity) -> float:
-        """The quadratic form is a difference of sums of the size of (1 + mu^2) / psi."""
+        """Roundings of a row's log density: of the quadratic form's terms, and of the projections squared."""
         xp = namespace(density.means)
-        size = xp.sum((1.0 + density.means.T**2) * density.inverse_noise, axis=0)
-        return float(xp.max(size))
+        terms = xp.sum((1.0 + density.means.T**2) * density.inverse_noise, axis=0)
+        projections = xp.sum(density.projections**2, axis=(1, 2))
+        narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.means, density.stacked))
+        return narrow * float(xp.max(terms)) + wide * float(xp.max(projections))
 
     def moved(self, params: LowRankParams, shift: Array, scale: Array) -> LowRankParams:
         """The parameters of shift + scale * x."""
@@ -278,24 +291,19 @@ class LowRankGaussian:
         xp = namespace(self.floor)
         return xp.mean(self.floor, keepdims=True) if self.isotropic else self.floor
 
-    def _dense_sums(
-        self, density: LowRankDensity, X: Array, y: Array, resp: Array
-    ) -> tuple[Array, Array, Array, Array]:
+    def _dense_sums(self, X: Array, projected: Projected, resp: Array) -> tuple[Array, Array, Array, Array]:
         """Sums of r x, r y, r x y' and r x^2 by one stacked product over all rows and components."""
         xp = namespace(X)
         (n, K), D, q = resp.shape, X.shape[1], self.n_factors
-        sum_x = double(resp.T @ X)
-        if q:
-            weighted_y = y * resp[:, :, None]
-            sum_y = double(xp.sum(weighted_y, axis=0))
-            sum_xy = double(X.T @ xp.reshape(weighted_y, (n, K * q)))
-            sum_xy = xp.permute_dims(xp.reshape(sum_xy, (D, K, q)), (1, 0, 2))
-        else:
-            sum_y, sum_xy = _no_factors(sum_x)
+        sum_x = resp.T @ X
+        weighted_y = projected.y * xp.astype(resp, projected.y.dtype)[:, :, None]
+        sum_y = double(xp.sum(weighted_y, axis=0))
+        sum_xy = double(projected.X.T @ xp.reshape(weighted_y, (n, K * q)))
+        sum_xy = xp.permute_dims(xp.reshape(sum_xy, (D, K, q)), (1, 0, 2))
         return sum_x, sum_y, sum_xy, self._sum_square(X, resp)
 
     def _sparse_sums(
-        self, density: LowRankDensity, X: Array, y: Array, resp: Array, needed: list[Array]
+        self, density: LowRankDensity, X: Array, projected: Projected, resp: Array, needed: list[Array]
     ) -> tuple[Array, Array, Array, Array]:
         """The same sums over the rows that count, taken about each component's own mean.
 
@@ -303,25 +311,21 @@ class LowRankGaussian:
         """
         xp = namespace(X)
         mu = density.means
-        first, sum_y, second, squares = [], [], [], []
+        dtype = projected.X.dtype
+        sum_y, products, squares = [], [], []
         for k, rows in enumerate(needed):
-            r = xp.take(resp[:, k], rows)
-            residual = xp.take(X, rows, axis=0) - xp.astype(mu[k, :], X.dtype)
-            first.append(r @ residual)
-            if self.n_factors:
-                weighted_y = xp.take(y[:, k, :], rows, axis=0) * r[:, None]
-                sum_y.append(xp.sum(weighted_y, axis=0))
-                second.append(weighted_y.T @ residual)
+            r = xp.astype(xp.take(resp[:, k], rows), dtype)
+            residual = xp.take(projected.X, rows, axis=0)
+            residual -= xp.astype(mu[k, :], dtype)
+            weighted_y = xp.take(projected.y[:, k, :], rows, axis=0) * r[:, None]
+            sum_y.append(xp.sum(weighted_y, axis=0))
+            products.append(xp.concat([weighted_y, r[:, None]], axis=1).T @ residual)  # (q + 1, D)
             if not self.shared:
                 squares.append(r @ self._squares(residual))
-        first = double(xp.stack(first))
-        weight = xp.sum(double(resp), axis=0)[:, None]
-        sum_x = first + weight * mu
-        if self.n_factors:
-            sum_y = double(xp.stack(sum_y))
-            sum_xy = transpose(double(xp.stack(second))) + mu[:, :, None] * sum_y[:, None, :]
-        else:
-            sum_y, sum_xy = _no_factors(first)
+        about_mean = double(xp.stack(products))
+        first, weight = about_mean[:, -1, :], xp.sum(resp, axis=0)[:, None]
+        sum_x, sum_y = first + weight * mu, double(xp.stack(sum_y))
+        sum_xy = transpose(about_mean[:, :-1, :]) + mu[:, :, None] * sum_y[:, None, :]
         if self.shared:
             sum_square = self._sum_square(X, resp)
         else:
@@ -334,7 +338,7 @@ class LowRankGaussian:
     def _sum_square(self, X: Array, resp: Array) -> Array:
         if self.shared:
             resp = namespace(resp).sum(resp, axis=1, keepdims=True)
-        return double(resp.T @ self._squares(X))
+        return resp.T @ self._squares(X)
 
     def _from_projected(
         self,
@@ -374,10 +378,3 @@ class LowRankGaussian:
     def _smallest_start(self) -> Array:
         """Starts keep clear of zero even without a floor."""
         return np.maximum(self._floor(), 1e-6)
-
-
-def _no_factors(sum_x: Array) -> tuple[Array, Array]:
-    """The empty sums of r y and r x y' of a family without factors."""
-    xp = namespace(sum_x)
-    K, D = sum_x.shape
-    return xp.zeros((K, 0), dtype=sum_x.dtype), xp.zeros((K, D, 0), dtype=sum_x.dtype)

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import Array, Floats, double, namespace
+from latently.backend.namespace import Array, Floats, namespace
 from latently.core.block import Block
 from latently.distributions.responsibilities import normalise
+
+_EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,6 @@ class MixtureParams:
 class MixtureDensity:
     log_weights: Array  # (K,), -inf for a component that has died
     components: Any  # the family's density
-    eps: float  # rounding of the dtype the products are done in
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class MixtureStats:
 
 @dataclass(frozen=True)
 class Mixture:
-    """The kernel that the engine runs."""
+    """The kernel that the engine runs. Wide matrix products are done in `dtype`, all else in float64."""
 
     family: Any
     dtype: str = "float64"
@@ -48,8 +49,7 @@ class Mixture:
         xp = namespace(params.weights)
         alive = params.weights > 0
         log_weights = xp.where(alive, xp.log(xp.where(alive, params.weights, 1.0)), -xp.inf)
-        eps = float(np.finfo(self.dtype).eps)
-        return MixtureDensity(log_weights, self.family.prepare(params.components), eps)
+        return MixtureDensity(log_weights, self.family.prepare(params.components, self.dtype))
 
     def log_joint(self, density: MixtureDensity, block: Block) -> Array:
         """ln pi_k + ln p(x | k), (n, K), in float64."""
@@ -75,7 +75,7 @@ class Mixture:
         )
 
     def rounding(self, density: MixtureDensity) -> float:
-        return 32.0 * density.eps * (1.0 + float(self.family.rounding(density.components)))
+        return 32.0 * (_EPS + float(self.family.rounding(density.components)))
 
     def clamped(self, params: MixtureParams) -> MixtureParams:
         return MixtureParams(params.weights, self.family.clamped(params.components))
@@ -100,19 +100,19 @@ class Mixture:
         return self.family.sample(params.components, labels, rng), labels
 
     def moments(self, params: MixtureParams) -> tuple[Array, Array]:
-        """Mean (D,) and variances (D,) of the mixture."""
+        """Mean (D,) and standard deviations (D,) of the mixture."""
         xp = namespace(params.weights)
         pi, mu = params.weights[:, None], params.components.means
-        mean = xp.sum(pi * mu, axis=0)
+        mean = mu[0, :] + xp.sum(pi * (mu - mu[0, :]), axis=0)  # exact where all components agree
         within = self.family.marginal_variances(params.components)
-        return mean, xp.sum(pi * (within + (mu - mean) ** 2), axis=0)
+        return mean, xp.sqrt(xp.sum(pi * (within + (mu - mean) ** 2), axis=0))
 
 
 def responsibilities(kernel: Mixture, density: MixtureDensity, block: Block) -> Array:
     """(n, K) posterior probabilities of the components."""
-    return normalise(double(kernel.log_joint(density, block)))[1]
+    return normalise(kernel.log_joint(density, block))[1]
 
 
 def log_density(kernel: Mixture, density: MixtureDensity, block: Block) -> Array:
     """(n,) ln p(x)."""
-    return normalise(double(kernel.log_joint(density, block)))[0]
+    return normalise(kernel.log_joint(density, block))[0]
