@@ -44,10 +44,10 @@ def load(path):
     """
     header, arrays = io.read(path)
     name = header.get("class")
-    if name not in _HOMES:
+    if not isinstance(name, str) or name not in _HOMES:
         raise ModelFileError(f"{str(path)!r} holds a {name!r}, which this version of latently does not have")
     cls = getattr(importlib.import_module(_HOMES[name]), name)
     try:
         return saving.rebuild(cls, header, arrays)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise ModelFileError(f"{str(path)!r} does not hold a valid {name}: {error}") from None

@@ -28,10 +28,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Summary:
-    """Weighted mean and variance of each feature, and whether it ever changes."""
+    """Weighted mean and standard deviation of each feature, and whether it ever changes."""
 
     mean: Array  # (D,)
-    variance: Array  # (D,)
+    deviation: Array  # (D,)
     constant: Array  # (D,) bool
 
 
@@ -54,4 +54,4 @@ def summarise(block: Block, rows_at_a_time: int) -> Summary:
     n = block.total_weight()
     mean = total / n
     spread = xp.sqrt(xp.where(total_square / n > mean**2, total_square / n - mean**2, 0.0))
-    return Summary(middle + half_range * mean, (half_range * spread) ** 2, constant)
+    return Summary(middle + half_range * mean, half_range * spread, constant)

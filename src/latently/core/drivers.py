@@ -108,22 +108,27 @@ def run(
 ) -> Result[Params]:
     """At most `max_iter` steps from `params`; each callback sees every iteration and may return True to end.
 
-    The objective is looked at before every step and once after the last, and may not fall.
+    The objective is looked at before every step and once after the last, and may not fall. A run that
+    converges with a step down, which rounding can do, ends with the place before that step.
     """
     callbacks = list(callbacks)
     history: list[float] = []
-    n_iter, converged = 0, False
+    n_iter, rounding = 0, 0.0
+    previous = params
     while True:
         taken = step(params)
         gain = taken.objective - history[-1] if history else math.inf
-        _check(taken, gain, n_iter)
+        rounding = max(rounding, taken.rounding)  # of both ends of the step
+        _check(taken.objective, gain, rounding, n_iter)
+        converged = stop(taken.objective, gain)
+        if converged and gain < 0:
+            return Result(previous, history, n_iter - 1, converged)
         history.append(taken.objective)
         told = Iteration(n_iter, taken.objective, gain, max_iter)
         ended = any([callback(told) is True for callback in callbacks])
-        converged = stop(taken.objective, gain)
         if ended or converged or n_iter == max_iter:
             return Result(params, history, n_iter, converged)
-        params = taken.params
+        previous, params, rounding = params, taken.params, taken.rounding
         n_iter += 1
 
 
@@ -137,14 +142,14 @@ def best_start(
     return max(ends, key=lambda end: end.history[-1]).params
 
 
-def _check(taken: Step[Any], gain: float, n_iter: int) -> None:
-    if not math.isfinite(taken.objective):
+def _check(objective: float, gain: float, rounding: float, n_iter: int) -> None:
+    if not math.isfinite(objective):
         raise FloatingPointError(
-            f"the log-likelihood became {taken.objective} at iteration {n_iter}; "
+            f"the log-likelihood became {objective} at iteration {n_iter}; "
             "a larger noise_floor keeps the model away from singular solutions"
         )
-    if gain < -taken.rounding:
+    if gain < -rounding:
         raise LikelihoodFell(
-            f"the log-likelihood per row fell by {-gain:.3g} to {taken.objective:.10g} "
-            f"in iteration {n_iter}; rounding explains at most {taken.rounding:.3g}; please report this"
+            f"the log-likelihood per row fell by {-gain:.3g} to {objective:.10g} in iteration {n_iter}; "
+            f"rounding explains at most {rounding:.3g}. Please report this"
         )

@@ -22,13 +22,12 @@ class Frame:
     log_volume: float  # sum of log scale: log p(x) = log p(u) - log_volume
 
     @classmethod
-    def around(cls, mean: Array, variance: Array, *, isotropic: bool) -> Frame:
-        """Centred on `mean`, each feature of about unit variance; one common scale if `isotropic`.
+    def around(cls, mean: Array, deviation: Array, *, isotropic: bool) -> Frame:
+        """Centred on `mean`, each feature of about unit deviation; one common scale if `isotropic`.
 
         A feature that does not vary takes the scale of the others.
         """
         xp = namespace(mean)
-        deviation = xp.sqrt(variance)
         varies = deviation > 0
         largest = float(xp.max(deviation)) or 1.0
         relative = deviation / largest  # so that its squares stay in range

@@ -61,9 +61,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
     try:
         header = json.loads(metadata[_KEY])
         version = header["format_version"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise damaged from None
-    if version != FORMAT_VERSION:
+    if type(version) is not int or version != FORMAT_VERSION:
         raise ModelFileError(
             f"{str(path)!r} has format version {version!r}; this latently reads version {FORMAT_VERSION}. "
             "Use the version of latently that wrote the file, or fit the model again"

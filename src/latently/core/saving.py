@@ -25,6 +25,10 @@ class SavedMixin:
         path : str or path-like
             Where to write; an existing file is replaced in one go.
         """
+        if not type(self).__module__.startswith("latently."):
+            raise TypeError(
+                f"{type(self).__name__} is not a class of latently, so latently.load cannot know it"
+            )
         arrays = {f"fitted.{name}": array for name, array in self._fitted_parameters().items()}
         arrays["fit.history"] = np.asarray(self.history_, dtype=np.float64)
         plain: dict[str, Any] = {}
@@ -55,17 +59,30 @@ def rebuild(cls: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
     groups: dict[str, dict[str, NDArray[Any]]] = {"fitted": {}, "fit": {}, "hyper": {}}
     for key, array in arrays.items():
         group, _, field = key.partition(".")
-        if not np.all(np.isfinite(array)):
-            raise ValueError(f"{field} holds values that are not finite")
+        if array.dtype != np.float64 or not np.all(np.isfinite(array)):
+            raise ValueError(f"{field} must hold finite numbers in float64")
         groups[group][field] = array
-    estimator = cls(**header["hyper_parameters"], **groups["hyper"])
+    plain = header["hyper_parameters"]
+    _require(isinstance(plain, dict) and not any(isinstance(v, (list, dict)) for v in plain.values()))
+    _require(not any(isinstance(v, str) for k, v in plain.items() if k.endswith("_init")))
+    estimator = cls(**plain, **groups["hyper"])
     estimator._check_hyperparameters()
     estimator._set_parameters(**groups["fitted"])
-    estimator.history_ = groups["fit"]["history"]
-    estimator.n_iter_, estimator.converged_ = int(header["n_iter"]), bool(header["converged"])
-    names = header["feature_names"]
+    for name, array in groups["fitted"].items():
+        _require(getattr(estimator, f"{name}_").shape == array.shape, f"{name} has shape {array.shape}")
+
+    (history,) = groups["fit"].values()
+    n_iter, converged, names = header["n_iter"], header["converged"], header["feature_names"]
+    _require(type(n_iter) is int and n_iter >= 0 and type(converged) is bool)
+    _require("history" in groups["fit"] and history.ndim == 1 and len(history) <= n_iter + 1)
+    estimator.history_, estimator.n_iter_, estimator.converged_ = history, n_iter, converged
     if names is not None:
-        if len(names) != estimator.n_features_in_:
-            raise ValueError("feature_names do not match the number of features")
+        _require(isinstance(names, list) and all(isinstance(name, str) for name in names))
+        _require(len(names) == estimator.n_features_in_)
         estimator.feature_names_in_ = np.array(names, dtype=object)
     return estimator
+
+
+def _require(condition: bool, message: str = "its header does not fit its arrays") -> None:
+    if not condition:
+        raise ValueError(message)

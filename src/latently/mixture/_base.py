@@ -24,15 +24,23 @@ from latently.core.sweep import InMemorySweep
 from latently.distributions.mixture import Mixture, log_density, responsibilities
 from latently.mixture import _starts
 from latently.mixture._validation import (
+    check_callbacks,
     check_choice,
+    check_flag,
     check_integer,
+    check_locations,
     check_mixing_weights,
     check_number,
     check_positive,
     check_rows,
+    check_seed,
     check_summary,
+    check_weights,
+    numbers,
     parameter,
 )
+
+_FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
 class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
@@ -109,12 +117,23 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         self
         """
         self._check_hyperparameters()
-        block = check_rows(self, X, sample_weight, reset=True)
+        earlier = vars(self).copy()
+        try:
+            return self._fit(check_rows(self, X, sample_weight, reset=True))
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(earlier)  # what was fitted before stays as it was
+            raise
+
+    def _fit(self, block):
         N, D = block.X.shape
-        self._check_sizes(N, D)
-        summary = summarise(block, block_rows(N, 3 * D, self.batch_size))
+        if self._n_components() > N:
+            raise ValueError(f"n_components={self._n_components()} must not be larger than n_samples={N}")
+        self._check_features(D)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told of by the check
+            summary = summarise(block, block_rows(N, 3 * D, self.batch_size))
         check_summary(summary)
-        frame = Frame.around(summary.mean, summary.variance, isotropic=self._family(None).isotropic)
+        frame = Frame.around(summary.mean, summary.deviation, isotropic=self._family(None).isotropic)
         kernel = Mixture(self._family(self._floor(summary, frame)), self.dtype)
         result = self._fitted_in(kernel, block, frame)
         self._store(self._from_kernel(kernel.moved(result.params, frame.shift, frame.scale)))
@@ -153,14 +172,15 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         if self.batch_size is not None:
             check_integer("batch_size", self.batch_size, least=1)
         check_choice("dtype", self.dtype, ("float64", "float32"))
-        for callback in self.callbacks or ():
-            if not callable(callback):
-                raise ValueError(f"callbacks must be callables, not {callback!r}")
+        check_seed(self.random_state)
+        check_flag("warm_start", self.warm_start)
+        check_integer(
+            "verbose", int(self.verbose) if self.verbose in (True, False) else self.verbose, least=0
+        )
+        check_callbacks(self.callbacks)
 
-    def _check_sizes(self, N, D):
-        K = self._n_components()
-        if K > N:
-            raise ValueError(f"n_components={K} must not be larger than n_samples={N}")
+    def _check_features(self, D):
+        """Whether the model makes sense for this number of features."""
 
     def _floor(self, summary, frame):
         """The smallest variance of each feature in the frame: `noise_floor` times the variance it has.
@@ -168,7 +188,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         Isotropic families go by the mean variance. Where there is no variance to go by, one takes its place,
         which in the frame is that of the other features.
         """
-        variance = summary.variance / frame.scale / frame.scale
+        variance = (summary.deviation / frame.scale) ** 2
         if self._family(None).isotropic:
             variance = np.full_like(variance, variance.mean())
         flat = variance == 0
@@ -195,14 +215,11 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         inward = (-frame.shift / frame.scale, 1.0 / frame.scale)
         if self.warm_start and hasattr(self, "history_"):
             self._check_warm(D)
-            return kernel.clamped(kernel.moved(self._parameters(), *inward))
-        given = {
-            name: self._validated(name, getattr(self, init), D, shown_as=init)
-            for name, init in self._PARAMETERS.items()
-            if getattr(self, init) is not None
-        }
+            last = kernel.clamped(kernel.moved(self._parameters(), *inward))
+            return self._near(last, "the means of the last fit")
+        given = self._given_starts(D)
         if len(given) == len(self._PARAMETERS):
-            return kernel.clamped(kernel.moved(self._to_kernel(given), *inward))
+            return self._near(kernel.clamped(kernel.moved(self._to_kernel(given), *inward)), "means_init")
         K = self._n_components()
         means = (given["means"] - frame.shift) / frame.scale if "means" in given else None
         sample = _starts.canonical_sample(
@@ -215,9 +232,28 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             outward = [self._from_kernel(kernel.moved(s, frame.shift, frame.scale)) for s in starts]
             mixed = [self._to_kernel({**ours, **given}) for ours in outward]
             starts = [kernel.clamped(kernel.moved(params, *inward)) for params in mixed]
+            starts = [self._near(start, "means_init") for start in starts]
         as_it_is = Frame(np.zeros(D), np.ones(D), frame.log_volume)  # the sample is in the frame already
         short = em_step(kernel, self._sweep(kernel, Block(*sample), as_it_is))
         return best_start(short, starts, n_steps=_starts.SHORT_RUN, stop=relative(self.tol))
+
+    def _given_starts(self, D):
+        """The starting values that the user gave, checked."""
+        return {
+            name: self._validated(name, getattr(self, init), D, shown_as=init)
+            for name, init in self._PARAMETERS.items()
+            if getattr(self, init) is not None
+        }
+
+    @staticmethod
+    def _near(start, shown_as):
+        """The start, if its means are where the data are: quadratic forms lose all digits far away."""
+        distance = np.max(np.abs(start.components.means))
+        if distance > _FARTHEST:
+            raise ValueError(
+                f"{shown_as} are {distance:.1g} standard deviations away from the data; check their units"
+            )
+        return start
 
     def _check_warm(self, D):
         shapes = self._shapes(D)
@@ -236,7 +272,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         return InMemorySweep(
             block,
             frame,
-            dtype=self.dtype,
+            dtype="float64",
             floats_per_row=kernel.family.floats_per_row(self._n_components(), D),
             batch_size=self.batch_size,
         )
@@ -264,16 +300,18 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             return check_mixing_weights(shown_as, array)
         if name == "noise_variance":
             return check_positive(shown_as, array)
-        return array
+        return check_locations(shown_as, array) if name in ("mean", "means", "loadings") else array
 
     def _set_parameters(self, **given):
         """Makes this a fitted estimator with these parameters."""
         if set(given) != set(self._PARAMETERS):
             raise ValueError(f"expected the parameters {sorted(self._PARAMETERS)}, not {sorted(given)}")
-        means = np.asarray(given["mean"] if "mean" in given else given["means"], dtype=np.float64)
+        name = "mean" if "mean" in given else "means"
+        means = numbers(name, given[name])
         if means.ndim == 0 or means.shape[-1] == 0:
-            raise ValueError("the means must have one entry per feature")
+            raise ValueError(f"{name} must have one entry per feature")
         D = means.shape[-1]
+        self._check_features(D)
         self._store({name: self._validated(name, value, D, shown_as=name) for name, value in given.items()})
         self.n_features_in_ = D
         self.n_iter_, self.converged_, self.history_ = 0, False, np.zeros(0)
@@ -297,6 +335,8 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
     def score(self, X, y=None, sample_weight=None):
         """Mean log density of the rows, weighted if `sample_weight` is given."""
         scores = self.score_samples(X)
+        if sample_weight is not None:
+            sample_weight = check_weights(sample_weight, len(scores))
         return float(np.average(scores, weights=sample_weight))
 
     def predict_proba(self, X):
@@ -362,12 +402,20 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         params = self._parameters()
         frame = Frame.around(*kernel.moments(params), isotropic=kernel.family.isotropic)
         density = kernel.prepare(kernel.moved(params, -frame.shift / frame.scale, 1.0 / frame.scale))
-        values = self._sweep(kernel, block, frame).rows(lambda piece: fn(kernel, density, piece))
+
+        def quietly(piece):
+            with np.errstate(over="ignore", invalid="ignore"):  # rows far away: log density -inf
+                return fn(kernel, density, piece)
+
+        values = self._sweep(kernel, block, frame).rows(quietly)
         return values - frame.log_volume if volume else values
 
 
 def as_generator(random_state):
     """A NumPy Generator from whatever scikit-learn users pass as a seed."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    check_seed(random_state)
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**32, size=4, dtype=np.uint64))
     return np.random.default_rng(random_state)

@@ -22,8 +22,6 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         means_init,
         loadings_init,
         noise_init,
-        n_components=None,
-        weights_init=None,
         **engine,
     ):
         super().__init__(**engine)
@@ -31,9 +29,6 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         self.means_init = means_init
         self.loadings_init = loadings_init
         self.noise_init = noise_init
-        if n_components is not None:
-            self.n_components = n_components
-            self.weights_init = weights_init
 
     def _noise(self):
         """Whether the noise is isotropic, and whether the components share it."""
@@ -72,12 +67,9 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
 
     def _check_hyperparameters(self):
         super()._check_hyperparameters()
-        check_integer("n_factors", self.n_factors, least=self._least_factors)
+        check_integer("n_factors", self.n_factors, least=0)
 
-    _least_factors = 0
-
-    def _check_sizes(self, N, D):
-        super()._check_sizes(N, D)
+    def _check_features(self, D):
         if self.n_factors > D:
             raise ValueError(f"n_factors={self.n_factors} must not be larger than n_features={D}")
 
@@ -130,7 +122,7 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        Z = check_array(X, dtype=np.float64, ensure_min_features=0)
+        Z = check_array(X, dtype=np.float64, ensure_min_features=0, input_name="X")
         if Z.shape[1] != self.n_factors:
             raise ValueError(f"X has {Z.shape[1]} columns, but there are n_factors={self.n_factors} factors")
         params = self._parameters()
@@ -158,7 +150,7 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
             weighted = resp[:, :, None] * means
             K, D, q = L.shape
             stacked = np.moveaxis(L, 1, 2).reshape(K * q, D)
-            return resp @ mu + weighted.reshape(-1, K * q) @ stacked
+            return resp @ mu + weighted.reshape(len(resp), K * q) @ stacked
 
         return self._rows_of(X, noiseless)
 

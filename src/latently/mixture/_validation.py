@@ -8,6 +8,7 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
 from latently.core.block import Block
@@ -23,6 +24,27 @@ def check_integer(name, value, *, least):
 def check_number(name, value, *, least):
     if isinstance(value, bool) or not isinstance(value, Real) or not least <= value < np.inf:
         raise ValueError(f"{name} must be a finite number of at least {least}, not {value!r}")
+
+
+def check_flag(name, value):
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, not {value!r}")
+
+
+def check_seed(random_state):
+    try:
+        check_random_state(random_state)
+    except ValueError:
+        raise ValueError(
+            f"random_state must be None, an integer (0 to 2**32 - 1) or a RandomState, not {random_state!r}"
+        ) from None
+
+
+def check_callbacks(callbacks):
+    if callbacks is None:
+        return
+    if not isinstance(callbacks, (list, tuple)) or not all(map(callable, callbacks)):
+        raise ValueError(f"callbacks must be a list of callables, not {callbacks!r}")
 
 
 def check_choice(name, value, choices):
@@ -48,7 +70,8 @@ def check_rows(estimator, X, sample_weight=None, *, reset):
                 "for example with sklearn.impute.SimpleImputer"
             )
         if X.dtype.itemsize not in (4, 8):
-            X = X.astype(np.float64)
+            with np.errstate(over="ignore"):  # a long double may be too large
+                X = check_array(X, dtype=np.float64, input_name="X")
     if sample_weight is None:
         return Block(X)
     weight = check_weights(sample_weight, len(X))
@@ -60,43 +83,57 @@ def check_rows(estimator, X, sample_weight=None, *, reset):
 
 def check_weights(sample_weight, n_rows):
     weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", ensure_min_samples=1
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", ensure_min_samples=0
     )
     if weight.shape != (n_rows,):
         raise ValueError(f"sample_weight must have one entry per row, shape ({n_rows},), not {weight.shape}")
     if np.any(weight < 0):
         raise ValueError("sample_weight must not be negative")
     if not np.any(weight > 0):
-        raise ValueError("sample_weight is zero for every row, so there is nothing to fit")
+        raise ValueError("sample_weight is zero for every row, so there is nothing to weigh")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weight.sum()) or weight.max() < 1e-300:
+            raise ValueError("sample_weight sums to more or less than float64 can hold; rescale it")
     return weight
 
 
 def check_summary(summary):
     """Features whose squares a float can hold."""
-    largest = np.max(np.abs(summary.mean) + np.sqrt(summary.variance))
+    largest = np.max(np.abs(summary.mean) + summary.deviation)
     if not largest < LARGEST:
         raise ValueError(
             f"X holds values of about {largest:.3g}, whose squares overflow float64; rescale the features"
         )
-    varies = ~summary.constant
-    if np.any(summary.variance[varies] < 1 / LARGEST**2):
-        feature = int(np.flatnonzero(varies & (summary.variance < 1 / LARGEST**2))[0])
+    vanishing = ~summary.constant & (summary.deviation < 1 / LARGEST)
+    if np.any(vanishing):
         raise ValueError(
-            f"feature {feature} of X varies so little that its variance vanishes in float64; "
-            "rescale it, or drop it"
+            f"feature {np.flatnonzero(vanishing)[0]} of X varies so little that its variance vanishes in "
+            "float64; rescale it, or drop it"
         )
 
 
 def parameter(name, value, shape):
     """A float64 array of this shape, broadcast if need be, and finite."""
-    array = np.asarray(value, dtype=np.float64)
+    array = numbers(name, value)
     try:
         array = np.broadcast_to(array, shape)
     except ValueError:
         raise ValueError(f"{name} has shape {array.shape}, which does not broadcast to {shape}") from None
+    return array.copy()
+
+
+def numbers(name, value):
+    """A float64 array of finite numbers whose squares do not overflow."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise TypeError
+        array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of real numbers") from None
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must hold finite numbers only")
-    return array.copy()
+    return array
 
 
 def check_mixing_weights(name, weights):
@@ -110,6 +147,16 @@ def check_mixing_weights(name, weights):
 def check_positive(name, array):
     if np.any(array <= 0):
         raise ValueError(f"{name} must be positive; its smallest entry is {array.min():.6g}")
+    if array.min() < 1 / LARGEST**2 or array.max() > LARGEST**2:
+        raise ValueError(
+            f"{name} must lie between {1 / LARGEST**2:g} and {LARGEST**2:g}; rescale the features"
+        )
+    return array
+
+
+def check_locations(name, array):
+    if np.any(np.abs(array) > LARGEST):
+        raise ValueError(f"{name} must not exceed {LARGEST:g}, beyond which squares overflow")
     return array
 
 
@@ -121,4 +168,5 @@ def check_covariances(name, stack):
         np.linalg.cholesky(stack)
     except np.linalg.LinAlgError:
         raise ValueError(f"{name} must be positive definite") from None
+    check_positive(f"the diagonal of {name}", np.diagonal(stack, axis1=-2, axis2=-1))
     return 0.5 * (stack + np.swapaxes(stack, -1, -2))

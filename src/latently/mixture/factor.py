@@ -174,7 +174,8 @@ class PPCA(_OneComponent):
         return True, False
 
     def _fitted_in(self, kernel, block, frame):
-        """The maximum of the likelihood, in the frame."""
+        """The maximum of the likelihood, in the frame; starting values are looked at but not needed."""
+        self._given_starts(block.X.shape[1])
         params = principal_fit(kernel.family, self._sweep(kernel, block, frame))
         objective = em_step(kernel, self._sweep(kernel, block, frame))(params).objective
         return Result(params, [objective], 1, True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from latently.mixture._docs import shares_docs
 from latently.mixture._factors import FactorMixture
-from latently.mixture._validation import check_choice
+from latently.mixture._validation import check_choice, check_flag
 
 _ISOTROPIC = {"diagonal": False, "isotropic": True}
 
@@ -87,13 +87,11 @@ class MFA(FactorMixture):
         callbacks=None,
     ):
         super().__init__(
-            n_components=n_components,
             n_factors=n_factors,
             max_iter=max_iter,
             tol=tol,
             n_init=n_init,
             init=init,
-            weights_init=weights_init,
             means_init=means_init,
             loadings_init=loadings_init,
             noise_init=noise_init,
@@ -106,6 +104,8 @@ class MFA(FactorMixture):
             verbose=verbose,
             callbacks=callbacks,
         )
+        self.n_components = n_components
+        self.weights_init = weights_init
         self.noise = noise
         self.shared_noise = shared_noise
 
@@ -121,10 +121,10 @@ class MFA(FactorMixture):
     def _check_hyperparameters(self):
         super()._check_hyperparameters()
         check_choice("noise", self.noise, _ISOTROPIC)
-        check_choice("shared_noise", self.shared_noise, (True, False))
+        check_flag("shared_noise", self.shared_noise)
 
     def _noise(self):
-        return _ISOTROPIC[self.noise], self.shared_noise
+        return _ISOTROPIC[self.noise], bool(self.shared_noise)
 
 
 @shares_docs
