@@ -1,0 +1,657 @@
+"""What a user may get wrong: every mistake is an error that names the argument, or is harmless."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+
+K, Q, D, N = 2, 2, 4, 40
+MODELS = {
+    "full": lambda **kw: GaussianMixture(K, covariance_type="full", **kw),
+    "tied": lambda **kw: GaussianMixture(K, covariance_type="tied", **kw),
+    "diag": lambda **kw: GaussianMixture(K, covariance_type="diag", **kw),
+    "spherical": lambda **kw: GaussianMixture(K, covariance_type="spherical", **kw),
+    "fa": lambda **kw: FactorAnalysis(Q, **kw),
+    "ppca": lambda **kw: PPCA(Q, **kw),
+    "mfa": lambda **kw: MFA(K, Q, **kw),
+    "mfa-shared": lambda **kw: MFA(K, Q, shared_noise=True, **kw),
+    "mfa-isotropic": lambda **kw: MFA(K, Q, noise="isotropic", **kw),
+    "mfa-isotropic-shared": lambda **kw: MFA(K, Q, noise="isotropic", shared_noise=True, **kw),
+    "mfa-0": lambda **kw: MFA(K, 0, **kw),
+    "mppca": lambda **kw: MPPCA(K, Q, **kw),
+    "mppca-shared": lambda **kw: MPPCA(K, Q, shared_noise=True, **kw),
+    "mppca-0": lambda **kw: MPPCA(K, 0, **kw),
+}
+MIXTURES = [name for name in MODELS if name not in ("fa", "ppca")]
+FACTORS = [name for name in MODELS if name not in ("full", "tied", "diag", "spherical")]
+GAUSSIANS = ["full", "tied", "diag", "spherical"]
+
+
+@pytest.fixture(params=MODELS)
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def X():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((N, D)) + 5.0 * rng.integers(2, size=(N, 1))
+
+
+def make(name, **kw):
+    return MODELS[name](**{"random_state": 0, "tol": 1e-3, **kw})
+
+
+def with_entry(X, value):
+    X = X.copy()
+    X[3, 1] = value
+    return X
+
+
+# -- rows -------------------------------------------------------------------------------------------
+
+
+def test_nan_is_not_supported_yet(name, X):
+    model = make(name).fit(X)
+    bad = with_entry(X, np.nan)
+    for call in (make(name).fit, model.score_samples, model.predict, model.predict_proba, model.bic):
+        with pytest.raises(ValueError, match=r"X contains NaN.*[Mm]issing values are not supported yet"):
+            call(bad)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_infinity(name, X, value, dtype):
+    model = make(name).fit(X)
+    bad = with_entry(X.astype(dtype), value)
+    for call in (make(name).fit, model.score_samples, model.predict):
+        with pytest.raises(ValueError, match="X contains infinity"):
+            call(bad)
+
+
+def test_nan_and_infinity_in_transform(X):
+    model = make("mfa").fit(X)
+    for call in (model.transform, model.reconstruct, model.factor_posterior):
+        with pytest.raises(ValueError, match="X contains NaN"):
+            call(with_entry(X, np.nan))
+        with pytest.raises(ValueError, match="X contains infinity"):
+            call(with_entry(X, np.inf))
+
+
+@pytest.mark.parametrize("value", [1e200, -1e300, np.finfo(float).max])
+def test_values_whose_squares_overflow(name, X, value):
+    with pytest.raises(ValueError, match=r"X holds values.*overflow.*rescale"):
+        make(name).fit(with_entry(X, value))
+    with pytest.raises(ValueError, match=r"X holds values.*overflow.*rescale"):
+        make(name).fit(X / np.abs(X).max() * value)
+
+
+def test_values_that_vanish(name, X):
+    with pytest.raises(ValueError, match=r"varies so little.*rescale"):
+        make(name).fit(X * 1e-200)
+
+
+def test_long_doubles_beyond_float64(name, X):
+    with pytest.raises(ValueError, match="X"):
+        make(name).fit(with_entry(X.astype(np.longdouble), np.longdouble("1e400")))
+
+
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        (np.zeros(5), "2D array"),
+        (np.zeros((3, 3, 3)), "dim 3|2D array|3 dim"),
+        (np.float64(3.0), "2D array"),
+        (np.zeros((0, 4)), "0 sample"),
+        (np.zeros((5, 0)), "0 feature"),
+        ([], "2D array|0 sample"),
+        (np.ones((1, 4)), "minimum of 2|at least 2|n_samples"),
+        ([["a", "b"], ["c", "d"]], "numeric|convert|could not|dtype"),
+        (np.array([[object(), 1.0], [2.0, 3.0]]), "float"),
+        (np.ones((5, 2)) * 1j, "[Cc]omplex"),
+        ([[1.0, 2.0], [3.0]], "inhomogeneous|sequence"),
+        (None, "None|2D array|NoneType|scalar"),
+        (sparse.eye(5).tocsr(), "[Ss]parse"),
+    ],
+    ids="1-D 3-D scalar rows columns list one-row strings objects complex ragged None sparse".split(),  # noqa: SIM905
+)
+def test_shapes_and_dtypes(name, bad, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make(name).fit(bad)
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda X: X.tolist(),
+        lambda X: pd.DataFrame(X, columns=list("abcd")),
+        np.asfortranarray,
+        lambda X: np.repeat(X, 2, axis=0)[::2],
+        lambda X: X[::-1][::-1],
+        lambda X: X.astype(object),
+        lambda X: X.astype(np.longdouble),
+        lambda X: X.astype(">f8"),
+        lambda X: np.frombuffer(np.ascontiguousarray(X).tobytes()).reshape(X.shape),  # read-only
+    ],
+    ids="list frame fortran strided reversed object longdouble big-endian read-only".split(),  # noqa: SIM905
+)
+def test_other_containers_give_the_same_fit(name, X, give):
+    model = make(name).fit(give(X))
+    assert model.score(give(X)) == pytest.approx(make(name).fit(X).score(X), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int8", "int16", "int64", "uint64", "float16", "float32", ">i4"]
+)
+def test_other_dtypes_give_the_fit_of_their_values(name, dtype):
+    """Small unsigned integers must not wrap around anywhere."""
+    rng = np.random.default_rng(1)
+    X = (rng.integers(0, 2, (60, D)) if dtype == "bool" else rng.integers(0, 120, (60, D))).astype(dtype)
+    model, reference = make(name).fit(X), make(name).fit(X.astype(np.float64))
+    np.testing.assert_allclose(
+        model.score_samples(X), reference.score_samples(X.astype(np.float64)), rtol=1e-9
+    )
+    assert not any(np.isnan(model.history_))
+
+
+def test_read_only_input_is_left_alone(name, X):
+    before = X.copy()
+    X.flags.writeable = False
+    model = make(name).fit(X, sample_weight=np.ones(N))
+    model.score(X)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_too_few_rows(X):
+    with pytest.raises(ValueError, match=r"n_components=41.*n_samples=40"):
+        GaussianMixture(41).fit(X)
+    with pytest.raises(ValueError, match=r"n_components=41.*n_samples=40"):
+        MFA(41, 1).fit(X)
+    with pytest.raises(ValueError, match=r"n_components=3.*n_samples=2"):  # rows of weight zero do not count
+        MFA(3, 1).fit(X, sample_weight=np.arange(N) < 2)
+
+
+@pytest.mark.parametrize("model", [FactorAnalysis(5), PPCA(5), MFA(2, 5), MPPCA(2, 5)])
+def test_too_many_factors(model, X):
+    with pytest.raises(ValueError, match=r"n_factors=5.*n_features=4"):
+        model.fit(X)
+
+
+def test_one_row_left_by_the_weights(name, X):
+    """As one row alone: an error, not a model of nothing."""
+    with pytest.raises(ValueError, match=r"n_samples|sample_weight|minimum of 2|constant|noise_floor"):
+        MODELS[name](random_state=0).set_params(noise_floor=0).fit(X, sample_weight=np.arange(N) == 4)
+
+
+# -- weights of rows --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        (np.where(np.arange(N) == 3, -1.0, 1.0), "sample_weight.*negative"),
+        (np.zeros(N), "sample_weight.*zero"),
+        (np.where(np.arange(N) == 3, np.nan, 1.0), "sample_weight.*NaN"),
+        (np.where(np.arange(N) == 3, np.inf, 1.0), "sample_weight.*infinity"),
+        (np.ones(N - 1), "sample_weight"),
+        (np.ones((N, 2)), "sample_weight"),
+        (np.ones((N, 1)), "sample_weight"),
+        (1.0, "sample_weight|scalar"),
+        (["a"] * N, "sample_weight|convert"),
+        ([], "sample_weight"),
+        (np.ones(N) * 1j, "sample_weight|[Cc]omplex"),
+        (np.full(N, 1e308), "sample_weight"),  # their sum overflows
+    ],
+    ids="negative zero nan inf short 2-D column scalar strings empty complex overflow".split(),  # noqa: SIM905
+)
+def test_weights(name, X, weights, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make(name).fit(X, sample_weight=weights)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [-np.ones(N), np.zeros(N), np.full(N, np.nan), np.ones(N - 1), np.ones((N, 1))],
+    ids="negative zero nan short column".split(),  # noqa: SIM905
+)
+@pytest.mark.parametrize("name", ["full", "fa", "mfa"])
+def test_weights_of_score(name, X, weights):
+    with pytest.raises(ValueError, match="sample_weight"):
+        make(name).fit(X).score(X, sample_weight=weights)
+
+
+def test_weights_of_other_dtypes(name, X):
+    expected = make(name).fit(X).score(X)
+    for weights in (
+        [1] * N,
+        np.ones(N, bool),
+        np.ones(N, np.float32),
+        pd.Series(np.ones(N), index=range(N, 0, -1)),
+    ):
+        assert make(name).fit(X, sample_weight=weights).score(X) == expected
+
+
+# -- hyper-parameters -------------------------------------------------------------------------------
+
+WRONG = {
+    "max_iter": [-1, 1.5, "10", None, np.nan, True, [3]],
+    "tol": [-1e-3, "small", None, np.nan, np.inf, True],
+    "n_init": [0, -1, 1.5, "4", None],
+    "init": ["kmean", None, 3, ["kmeans"], np.zeros(3)],
+    "noise_floor": [-1e-6, "none", None, np.nan, np.inf],
+    "accelerate": ["squarem", True, 1],
+    "batch_size": [0, -5, 1.5, "all"],
+    "dtype": ["float16", "int64", "double", None, 64],
+    "random_state": ["seed", -1, 1.5, [1, "a"]],
+    "warm_start": ["yes", 3, None],
+    "callbacks": [5, "print", [5], ["print"], print, [None]],
+    "verbose": ["loud", None],
+}
+STRICT = [(parameter, value) for parameter, values in WRONG.items() for value in values]
+
+
+@pytest.mark.parametrize("parameter, value", STRICT, ids=[f"{p}={v!r}"[:30] for p, v in STRICT])
+@pytest.mark.parametrize("name", ["full", "spherical", "fa", "ppca", "mfa", "mppca-0"])
+def test_hyper_parameters(name, parameter, value, X):
+    with pytest.raises((ValueError, TypeError), match=parameter):
+        make(name).set_params(**{parameter: value}).fit(X)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "2", None, True, np.nan, [2]])
+def test_sizes(value, X):
+    for model in (GaussianMixture(value), MFA(value, 1), MPPCA(value, 1)):
+        with pytest.raises(ValueError, match="n_components must be an integer of at least 1"):
+            model.fit(X)
+    if value != 0 or value is False:
+        for model in (FactorAnalysis(value), PPCA(value), MFA(2, value), MPPCA(2, value)):
+            with pytest.raises(ValueError, match="n_factors must be an integer of at least 0"):
+                model.fit(X)
+
+
+@pytest.mark.parametrize(
+    "model, parameter",
+    [
+        (GaussianMixture(2, covariance_type="fulll"), "covariance_type"),
+        (GaussianMixture(2, covariance_type=None), "covariance_type"),
+        (GaussianMixture(2, covariance_type=["full"]), "covariance_type"),
+        (MFA(2, 1, noise="diag"), "noise"),
+        (MFA(2, 1, noise=None), "noise"),
+        (MFA(2, 1, shared_noise="no"), "shared_noise"),
+        (MFA(2, 1, shared_noise=None), "shared_noise"),
+        (MPPCA(2, 1, shared_noise=2), "shared_noise"),
+    ],
+)
+def test_choices_name_what_is_allowed(model, parameter, X):
+    value = re.escape(repr(getattr(model, parameter)))
+    with pytest.raises(ValueError, match=rf"{parameter} must be (one of .*|True or False, )not {value}"):
+        model.fit(X)
+
+
+def test_numpy_scalars_are_fine(X):
+    """As they come out of a grid."""
+    expected = MFA(2, 1, shared_noise=True, random_state=3, max_iter=50, tol=1e-3).fit(X).score(X)
+    model = MFA(
+        np.int64(2),
+        np.int32(1),
+        noise=np.str_("diagonal"),
+        shared_noise=np.True_,
+        random_state=np.int64(3),
+        max_iter=np.int16(50),
+        tol=np.float64(1e-3),
+        noise_floor=np.float64(1e-6),
+        n_init=np.uint8(4),
+        batch_size=np.int64(1000),
+        init=np.str_("kmeans"),
+        dtype=np.str_("float64"),
+    )
+    assert model.fit(X).score(X) == expected
+
+
+@pytest.mark.parametrize("floor", [1.0, 1e3, 1e300])
+def test_a_large_floor_is_finite_or_an_error(name, X, floor):
+    try:
+        model = make(name, noise_floor=floor).fit(X)
+    except ValueError as error:
+        assert "noise_floor" in str(error)
+    else:
+        assert np.isfinite(model.score(X))
+
+
+def test_a_callback_that_raises_is_heard(X):
+    def broken(iteration):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        GaussianMixture(2, callbacks=[broken]).fit(X)
+
+
+def test_a_failed_fit_leaves_the_old_model_usable(name, X):
+    model = make(name).fit(X)
+    before = model.score(X)
+    for bad in (np.full((N, 5), np.nan), np.ones((1, 5)), X * 1e200):
+        with pytest.raises(ValueError):
+            model.fit(bad)
+        assert model.score(X) == before
+
+
+# -- starting values --------------------------------------------------------------------------------
+
+GOOD = {
+    "weights_init": np.array([0.5, 0.5]),
+    "means_init": np.arange(2.0 * D).reshape(2, D),
+    "loadings_init": np.ones((2, D, Q)),
+    "noise_init": np.ones((2, D)),
+}
+BAD_STARTS = [
+    ("weights_init", [0.5, 0.6]),
+    ("weights_init", [1.5, -0.5]),
+    ("weights_init", [0.2, 0.3, 0.5]),
+    ("weights_init", [np.nan, 1.0]),
+    ("weights_init", "half"),
+    ("weights_init", [[0.5, 0.5]] * 2),
+    ("weights_init", [0.0, 0.0]),
+    ("means_init", np.zeros((3, D))),
+    ("means_init", np.zeros((2, D + 1))),
+    ("means_init", np.full((2, D), np.nan)),
+    ("means_init", np.full((2, D), np.inf)),
+    ("means_init", [["a"] * D] * 2),
+    ("means_init", [[1.0, 2.0], [3.0]]),
+    ("means_init", np.zeros((2, D)) * 1j),
+    ("loadings_init", np.zeros((2, D, Q + 1))),
+    ("loadings_init", np.zeros((3, D, Q))),
+    ("loadings_init", np.full((2, D, Q), np.nan)),
+    ("noise_init", -1.0),
+    ("noise_init", 0.0),
+    ("noise_init", np.ones((2, D + 1))),
+    ("noise_init", [np.nan] * D),
+    ("noise_init", "small"),
+    ("noise_init", {}),
+]
+
+
+@pytest.mark.parametrize("start, value", BAD_STARTS, ids=[f"{p}-{i}" for i, (p, _) in enumerate(BAD_STARTS)])
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "with-others"])
+@pytest.mark.parametrize("model", ["mfa", "mfa-shared"])
+def test_starting_values(model, start, value, others, X):
+    given = {**(GOOD if others else {}), start: value}
+    with pytest.raises((ValueError, TypeError), match=start):
+        make(model, **given).fit(X)
+
+
+@pytest.mark.parametrize("start", ["means_init", "loadings_init", "noise_init"])
+@pytest.mark.parametrize("model", ["fa", "ppca"])
+def test_starting_values_of_one_component(model, start, X):
+    for value in (np.nan, np.ones((3, 3, 3)), "a"):
+        with pytest.raises((ValueError, TypeError), match=start):
+            make(model, **{start: value}).fit(X)
+
+
+def test_noise_that_is_not_what_the_model_says(X):
+    uneven = np.array([[1.0, 2.0, 3.0, 4.0]] * 2)
+    for model in ("mfa-isotropic", "mppca", "mppca-shared"):
+        with pytest.raises(ValueError, match="noise_init must be the same for all features"):
+            make(model, noise_init=uneven).fit(X)
+    with pytest.raises(ValueError, match="noise_init must be the same for all components"):
+        make("mfa-shared", noise_init=uneven * [[1.0], [2.0]]).fit(X)
+
+
+NOT_SYMMETRIC = np.eye(D) + 0.5 * np.eye(D, k=1)
+INDEFINITE = np.diag([1.0, 1.0, 1.0, -1.0])
+SINGULAR = np.ones((D, D))
+
+
+@pytest.mark.parametrize(
+    "covariance, message",
+    [
+        (NOT_SYMMETRIC, "covariances_init.*symmetric"),
+        (INDEFINITE, "covariances_init.*positive definite"),
+        (SINGULAR, "covariances_init.*positive definite"),
+        (np.zeros((D, D)), "covariances_init.*positive definite"),
+        (np.full((D, D), np.nan), "covariances_init.*finite"),
+        (np.eye(D + 1), "covariances_init.*shape"),
+        ("identity", "covariances_init"),
+    ],
+)
+@pytest.mark.parametrize("model", ["full", "tied"])
+def test_starting_covariances(model, covariance, message, X):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make(model, covariances_init=covariance).fit(X)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, np.ones((3, 3)), "one"])
+@pytest.mark.parametrize("model", ["diag", "spherical"])
+def test_starting_variances(model, value, X):
+    with pytest.raises((ValueError, TypeError), match="covariances_init"):
+        make(model, covariances_init=value).fit(X)
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_starting_means_beyond_reach(name, X):
+    """So far away that a distance has no digits left: an error, not a fit of rounding."""
+    with pytest.raises(ValueError, match=r"means_init .*standard deviations away"):
+        make(name, means_init=np.array([[0.0] * D, [1e10] * D])).fit(X)
+
+
+@pytest.mark.parametrize("far", [1e2, 1e4, 1e6])
+@pytest.mark.parametrize("name", MIXTURES)
+def test_starting_means_far_away_from_all_rows(name, far, X):
+    """A component that no row belongs to stays where it was put; nothing becomes NaN."""
+    model = make(name, means_init=np.array([[0.0] * D, [far] * D])).fit(X)
+    assert np.isfinite(model.score(X)) and np.all(np.isfinite(model.means_))
+    model = make(name, means_init=np.full((2, D), far)).fit(X)
+    assert np.isfinite(model.score(X)) and np.all(np.isfinite(model.means_))
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_a_component_of_weight_zero(name, X):
+    model = make(name, weights_init=[1.0, 0.0]).fit(X)
+    assert np.isfinite(model.score(X)) and np.all(np.isfinite(model.means_))
+    assert np.all(model.predict(X) == 0)
+    assert np.isfinite(model.icl(X))
+
+
+def test_warm_start_with_other_shapes(X):
+    model = make("mfa", warm_start=True).fit(X)
+    with pytest.raises(ValueError, match="warm_start"):
+        model.set_params(n_components=3).fit(X)
+    with pytest.raises(ValueError, match="warm_start"):
+        model.set_params(n_components=2, n_factors=1).fit(X)
+    model = make("mfa", warm_start=True).fit(X)
+    with pytest.raises(ValueError, match="warm_start"):
+        model.fit(X[:, :3])
+
+
+# -- a fitted model ---------------------------------------------------------------------------------
+
+
+def test_other_features_at_prediction(name, X):
+    model = make(name).fit(X)
+    for call in (model.predict, model.predict_proba, model.score_samples, model.score, model.bic, model.icl):
+        with pytest.raises(ValueError, match=r"X has 3 features, but .* expecting 4"):
+            call(X[:, :3])
+        with pytest.raises(ValueError, match="2D array"):
+            call(X[0])
+
+
+def test_other_feature_names_at_prediction(name, X):
+    model = make(name).fit(pd.DataFrame(X, columns=list("abcd")))
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(pd.DataFrame(X, columns=list("abdc")))
+    with pytest.warns(UserWarning, match="feature names"):
+        model.predict(X)
+
+
+def test_unfitted(name, X, tmp_path):
+    model = make(name)
+    calls = [
+        model.predict,
+        model.predict_proba,
+        model.score_samples,
+        model.score,
+        model.bic,
+        model.aic,
+        model.icl,
+    ]
+    if name in FACTORS:
+        calls += [model.transform, model.reconstruct, model.factor_posterior]
+        calls += [lambda X: model.inverse_transform(X[:, :Q]), lambda X: model.covariances_]
+    calls += [lambda X: model.sample(), lambda X: model.n_parameters(), lambda X: model.save(tmp_path / "m")]
+    for call in calls:
+        with pytest.raises(NotFittedError):
+            call(X)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, "3", None, True])
+def test_sample_sizes(name, n, X):
+    with pytest.raises(ValueError, match="n_samples must be an integer of at least 1"):
+        make(name).fit(X).sample(n)
+
+
+@pytest.mark.parametrize("seed", ["seed", -1, 1.5])
+@pytest.mark.parametrize("name", ["full", "mfa"])
+def test_sample_seeds(name, seed, X):
+    with pytest.raises((ValueError, TypeError), match="random_state"):
+        make(name).fit(X).sample(3, random_state=seed)
+
+
+@pytest.mark.parametrize("seed", [None, 3, np.int64(3), np.random.default_rng(0), np.random.RandomState(0)])
+def test_sample_seeds_that_are_fine(name, seed, X):
+    assert make(name).fit(X).sample(3, random_state=seed)[0].shape == (3, D)
+
+
+@pytest.mark.parametrize("model", ["fa", "ppca", "mfa", "mppca"])
+def test_inverse_transform(model, X):
+    fitted = make(model).fit(X)
+    Z = fitted.transform(X)
+    with pytest.raises(ValueError, match="n_factors=2"):
+        fitted.inverse_transform(Z[:, :1])
+    with pytest.raises(ValueError, match="n_factors=2"):
+        fitted.inverse_transform(X)
+    with pytest.raises(ValueError, match="2D array"):
+        fitted.inverse_transform(Z[0])
+    with pytest.raises(ValueError, match="X contains NaN"):
+        fitted.inverse_transform(np.full_like(Z, np.nan))
+    for wrong in (
+        np.zeros(N - 1, int),
+        np.zeros(N),
+        np.full(N, 2),
+        np.full(N, -1),
+        ["a"] * N,
+        0,
+        np.zeros((N, 1), int),
+    ):
+        with pytest.raises(ValueError, match="components"):
+            fitted.inverse_transform(Z, components=wrong)
+
+
+# -- models made from parameters --------------------------------------------------------------------
+
+GMM = dict(weights=[0.5, 0.5], means=np.zeros((2, 3)), covariances=np.eye(3))
+FACTOR = dict(
+    weights=[0.5, 0.5], means=np.zeros((2, 3)), loadings=np.ones((2, 3, 1)), noise_variance=np.ones((2, 3))
+)
+ONE = dict(mean=np.zeros(3), loadings=np.ones((3, 1)), noise_variance=np.ones(3))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"weights": [0.5, 0.6]}, "weights"),
+        ({"weights": [[0.5, 0.5]]}, "weights"),
+        ({"weights": []}, "weights|n_components"),
+        ({"weights": 1.0}, "weights|means"),
+        ({"weights": [np.nan, 1.0]}, "weights"),
+        ({"weights": [1.2, -0.2]}, "weights"),
+        ({"means": np.zeros((3, 3))}, "means"),
+        ({"means": np.zeros((2, 0))}, "means"),
+        ({"means": np.zeros((2, 2, 3))}, "means"),
+        ({"means": 0.0}, "means"),
+        ({"means": "zero"}, "means"),
+        ({"means": np.full((2, 3), np.inf)}, "means"),
+        ({"covariances": np.eye(4)}, "covariances"),
+        ({"covariances": -np.eye(3)}, "covariances"),
+        ({"covariances": np.ones((3, 3))}, "covariances"),
+        ({"covariances": np.full((3, 3), np.nan)}, "covariances"),
+        ({"covariance_type": "fulll"}, "covariance_type"),
+        ({"covariance_type": "diag", "covariances": np.zeros((2, 3))}, "covariances"),
+        ({"covariance_type": "spherical", "covariances": np.ones((2, 3))}, "covariances"),
+    ],
+)
+def test_gaussian_mixture_from_parameters(change, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        GaussianMixture.from_parameters(**{**GMM, **change})
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"weights": [0.5, 0.6]}, "weights"),
+        ({"weights": 1.0}, "weights"),
+        ({"weights": []}, "weights|n_components"),
+        ({"weights": None}, "weights"),
+        ({"means": np.zeros((3, 3))}, "means"),
+        ({"means": np.zeros((2, 4))}, "means|loadings"),
+        ({"means": None}, "means"),
+        ({"loadings": np.ones((3, 3, 1))}, "loadings"),
+        ({"loadings": np.ones(3)}, "loadings"),
+        ({"loadings": np.ones((2, 3, 4))}, "n_factors|loadings"),  # more factors than features
+        ({"loadings": np.full((2, 3, 1), np.nan)}, "loadings"),
+        ({"noise_variance": 0.0}, "noise_variance"),
+        ({"noise_variance": -1.0}, "noise_variance"),
+        ({"noise_variance": np.ones((2, 4))}, "noise_variance"),
+        ({"noise_variance": np.nan}, "noise_variance"),
+        ({"shared_noise": True, "noise_variance": [[1.0], [2.0]]}, "noise_variance"),
+        ({"shared_noise": "yes"}, "shared_noise"),
+    ],
+)
+@pytest.mark.parametrize("cls", [MFA, MPPCA])
+def test_mfa_from_parameters(cls, change, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        cls.from_parameters(**{**FACTOR, **change})
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"mean": np.zeros((2, 3))}, "mean"),
+        ({"mean": np.zeros(4)}, "mean|loadings"),
+        ({"mean": 0.0}, "mean"),
+        ({"mean": [np.nan] * 3}, "mean"),
+        ({"loadings": np.ones((1, 3, 1))}, "loadings"),
+        ({"loadings": np.ones(3)}, "loadings"),
+        ({"loadings": np.ones((3, 4))}, "n_factors|loadings"),
+        ({"noise_variance": 0.0}, "noise_variance"),
+        ({"noise_variance": np.ones(4)}, "noise_variance"),
+    ],
+)
+@pytest.mark.parametrize("cls", [FactorAnalysis, PPCA])
+def test_one_component_from_parameters(cls, change, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        cls.from_parameters(**{**ONE, **change})
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-150, 1e150, 1e160])
+def test_extreme_parameters_score_or_say_why_not(scale):
+    """Never NaN: a model of parameters whose squares a float cannot hold is an error."""
+    X = scale * np.random.default_rng(0).standard_normal((5, 3))
+    try:
+        with np.errstate(over="ignore", under="ignore"):
+            models = [
+                MFA.from_parameters(
+                    weights=[0.5, 0.5],
+                    means=scale * np.array([[0.0, 1.0, 2.0], [1.0, 0.0, -1.0]]),
+                    loadings=scale * np.ones((2, 3, 1)),
+                    noise_variance=scale**2,
+                )
+            ]
+    except (ValueError, OverflowError):
+        return
+    for model in models:
+        assert np.all(np.isfinite(model.score_samples(X)))
+        assert np.all(np.isfinite(model.sample(3, random_state=0)[0]))
