@@ -187,7 +187,10 @@ def measure(names):
     return results
 
 
-HEADER = f"{'case':32}{'dtype':9}{'s/iteration':>12}{'x scikit-learn':>16}{'x GEMM bound':>14}{'MB above data':>15}"
+HEADER = (
+    f"{'case':32}{'dtype':9}{'s/iteration':>12}"
+    f"{'x scikit-learn':>16}{'x GEMM bound':>14}{'MB above data':>15}"
+)
 
 
 def row(result):
