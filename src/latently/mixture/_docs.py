@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-_SHARED = """\
+import inspect
+
+_SHARED = """
     max_iter : int, default=1000
         Most EM iterations.
     tol : float, default=1e-6
@@ -10,8 +12,8 @@ _SHARED = """\
         is below one). With 0 exactly `max_iter` steps are taken.
     n_init : int, default=4
         Starts that are tried: each is given ten EM steps and the best is carried on. With more than
-        10000 rows (or 50 per component) the short runs see a sample of them.
-    init : {{"kmeans", "k-means++", "random"}}, default="kmeans"
+        10000 rows (or 50 per component) the short runs see a sample. One component has one start.
+    init : {"kmeans", "k-means++", "random"}, default="kmeans"
         How rows are first shared out among components. Every second start sees standardised features.
     {starts}
         Starting values in the shape of the fitted attributes, or anything that broadcasts to it. Those
@@ -23,7 +25,7 @@ _SHARED = """\
         Reserved for accelerated EM.
     batch_size : int, optional
         Rows in a block; by default what fits in a few megabytes.
-    dtype : {{"float64", "float32"}}, default="float64"
+    dtype : {"float64", "float32"}, default="float64"
         What matrix products are done in; sums are float64 always.
     random_state : int, RandomState or None
         Seed of the starts.
@@ -36,22 +38,22 @@ _SHARED = """\
         return True to end the fit.
 """
 
-_FITTED = """\
+_FITTED = """
     n_iter_ : int
         EM steps taken.
     converged_ : bool
-    history_ : ndarray of shape (n_iter_ + 1,)
+    history_ : ndarray of shape (n_iter + 1,)
         Log-likelihood per row of the starting values and after every step; it never falls.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
 """
 
 
 def shares_docs(cls):
     """Fills {shared} and {fitted} in the docstring of an estimator."""
-    starts = ", ".join(dict.fromkeys(cls._PARAMETERS.values())) + " : array-like, optional"
-    cls.__doc__ = cls.__doc__.replace("{shared}\n", _SHARED.format(starts=starts)).replace(
-        "{fitted}\n", _FITTED
-    )
+    starts = ", ".join(cls._PARAMETERS.values()) + " : array-like, optional"
+    shared = inspect.cleandoc(_SHARED.replace("{starts}", starts))
+    doc = inspect.cleandoc(cls.__doc__)
+    cls.__doc__ = doc.replace("{shared}", shared).replace("{fitted}", inspect.cleandoc(_FITTED))
     return cls

@@ -28,7 +28,7 @@ class _OneComponent(FactorMixture):
         *,
         max_iter=1000,
         tol=1e-6,
-        n_init=1,
+        n_init=4,
         init="kmeans",
         means_init=None,
         loadings_init=None,
@@ -94,34 +94,34 @@ class _OneComponent(FactorMixture):
 class FactorAnalysis(_OneComponent):
     """Factor analysis: x = mu + L z + noise, z ~ N(0, I), noise ~ N(0, diag(psi)).
 
-        With more rows than features the data are read once, for their covariance, and an iteration costs
-        O(D^2 q) however many rows there are.
+    With more rows than features the data are read once, for their covariance, and an iteration costs
+    O(D^2 q) however many rows there are.
 
-        Parameters
-        ----------
-        n_factors : int, default=1
-            Number of factors q.
+    Parameters
+    ----------
+    n_factors : int, default=1
+        Number of factors q.
     {shared}
 
-        Attributes
-        ----------
-        mean_ : ndarray of shape (n_features,)
-        loadings_ : ndarray of shape (n_features, n_factors)
-        noise_variance_ : ndarray of shape (n_features,)
-        covariance_ : ndarray of shape (n_features, n_features)
-            Worked out when asked for.
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_features,)
+    loadings_ : ndarray of shape (n_features, n_factors)
+    noise_variance_ : ndarray of shape (n_features,)
+    covariance_ : ndarray of shape (n_features, n_features)
+        Worked out when asked for.
     {fitted}
 
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from latently.mixture import FactorAnalysis
-        >>> X = load_iris().data
-        >>> model = FactorAnalysis(n_factors=1).fit(X)
-        >>> model.loadings_.shape
-        (4, 1)
-        >>> model.n_parameters()
-        12
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from latently.mixture import FactorAnalysis
+    >>> X = load_iris().data
+    >>> model = FactorAnalysis(n_factors=1).fit(X)
+    >>> model.loadings_.shape
+    (4, 1)
+    >>> model.n_parameters()
+    12
     """
 
     def _noise(self):
@@ -138,36 +138,36 @@ class FactorAnalysis(_OneComponent):
 class PPCA(_OneComponent):
     """Probabilistic PCA: x = mu + W z + noise, z ~ N(0, I), noise ~ N(0, sigma^2 I).
 
-        Fitted in closed form, so the parameters that steer iterations (`max_iter`, `tol`, starting values and
-        the like) have no effect; they are there so that it can take the place of the other models.
+    Fitted in closed form, so the parameters that steer iterations (`max_iter`, `tol`, starting values and
+    the like) have no effect; they are there so that it can take the place of the other models.
 
-        Parameters
-        ----------
-        n_factors : int, default=1
-            Number of factors q.
+    Parameters
+    ----------
+    n_factors : int, default=1
+        Number of factors q.
     {shared}
 
-        Attributes
-        ----------
-        mean_ : ndarray of shape (n_features,)
-        loadings_ : ndarray of shape (n_features, n_factors)
-            Principal axes, longest first, each with its largest entry positive.
-        noise_variance_ : ndarray of shape (n_features,)
-            The same in all entries.
-        covariance_ : ndarray of shape (n_features, n_features)
-            Worked out when asked for.
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_features,)
+    loadings_ : ndarray of shape (n_features, n_factors)
+        Principal axes, longest first, each with its largest entry positive.
+    noise_variance_ : ndarray of shape (n_features,)
+        The same in all entries.
+    covariance_ : ndarray of shape (n_features, n_features)
+        Worked out when asked for.
     {fitted}
 
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from latently.mixture import PPCA
-        >>> X = load_iris().data
-        >>> model = PPCA(n_factors=2).fit(X)
-        >>> model.transform(X).shape
-        (150, 2)
-        >>> model.n_parameters()
-        12
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from latently.mixture import PPCA
+    >>> X = load_iris().data
+    >>> model = PPCA(n_factors=2).fit(X)
+    >>> model.transform(X).shape
+    (150, 2)
+    >>> model.n_parameters()
+    12
     """
 
     def _noise(self):

@@ -16,36 +16,36 @@ from latently.mixture._validation import check_choice, check_covariances, check_
 class GaussianMixture(MixtureBase):
     """Mixture of Gaussians.
 
-        A component k is drawn with probability pi_k, then x from N(mu_k, Sigma_k).
+    A component k is drawn with probability pi_k, then x from N(mu_k, Sigma_k).
 
-        Parameters
-        ----------
-        n_components : int, default=1
-            Number of components K.
-        covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
-            Whether each component has its own covariance matrix, all share one, each has its own variances
-            of the features, or each has one variance.
+    Parameters
+    ----------
+    n_components : int, default=1
+        Number of components K.
+    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+        Whether each component has its own covariance matrix, all share one, each has its own variances
+        of the features, or each has one variance.
     {shared}
 
-        Attributes
-        ----------
-        weights_ : ndarray of shape (n_components,)
-        means_ : ndarray of shape (n_components, n_features)
-        covariances_ : ndarray
-            (n_components, n_features, n_features) if "full", (n_features, n_features) if "tied",
-            (n_components, n_features) if "diag", (n_components,) if "spherical".
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_components,)
+    means_ : ndarray of shape (n_components, n_features)
+    covariances_ : ndarray
+        (n_components, n_features, n_features) if "full", (n_features, n_features) if "tied",
+        (n_components, n_features) if "diag", (n_components,) if "spherical".
     {fitted}
 
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from latently.mixture import GaussianMixture
-        >>> X = load_iris().data
-        >>> model = GaussianMixture(n_components=3, covariance_type="tied", random_state=0).fit(X)
-        >>> model.means_.shape, model.covariances_.shape
-        ((3, 4), (4, 4))
-        >>> model.n_parameters()
-        24
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from latently.mixture import GaussianMixture
+    >>> X = load_iris().data
+    >>> model = GaussianMixture(n_components=3, covariance_type="tied", random_state=0).fit(X)
+    >>> model.means_.shape, model.covariances_.shape
+    ((3, 4), (4, 4))
+    >>> model.n_parameters()
+    24
     """
 
     _PARAMETERS: ClassVar = {

@@ -17,42 +17,42 @@ _ISOTROPIC = {"diagonal": False, "isotropic": True}
 class MFA(FactorMixture):
     """Mixture of factor analysers.
 
-        A component k is drawn with probability pi_k, factors z from N(0, I), and
-        x = mu_k + L_k z + noise with noise ~ N(0, diag(psi_k)). Clusters and, in each, a linear
-        map to a few factors; no covariance matrix is ever formed, so many features are fine.
+    A component k is drawn with probability pi_k, factors z from N(0, I), and
+    x = mu_k + L_k z + noise with noise ~ N(0, diag(psi_k)). Clusters and, in each, a linear
+    map to a few factors; no covariance matrix is ever formed, so many features are fine.
 
-        Parameters
-        ----------
-        n_components : int, default=1
-            Number of components K.
-        n_factors : int, default=1
-            Number of factors q of each component. With 0 this is a diagonal Gaussian mixture.
-        noise : {"diagonal", "isotropic"}, default="diagonal"
-            Whether the noise variance differs between features. "isotropic" is :class:`MPPCA`.
-        shared_noise : bool, default=False
-            Whether all components share one noise variance.
+    Parameters
+    ----------
+    n_components : int, default=1
+        Number of components K.
+    n_factors : int, default=1
+        Number of factors q of each component. With 0 this is a diagonal Gaussian mixture.
+    noise : {"diagonal", "isotropic"}, default="diagonal"
+        Whether the noise variance differs between features. "isotropic" is :class:`MPPCA`.
+    shared_noise : bool, default=False
+        Whether all components share one noise variance.
     {shared}
 
-        Attributes
-        ----------
-        weights_ : ndarray of shape (n_components,)
-        means_ : ndarray of shape (n_components, n_features)
-        loadings_ : ndarray of shape (n_components, n_features, n_factors)
-        noise_variance_ : ndarray of shape (n_components, n_features)
-        covariances_ : ndarray of shape (n_components, n_features, n_features)
-            Worked out when asked for.
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_components,)
+    means_ : ndarray of shape (n_components, n_features)
+    loadings_ : ndarray of shape (n_components, n_features, n_factors)
+    noise_variance_ : ndarray of shape (n_components, n_features)
+    covariances_ : ndarray of shape (n_components, n_features, n_features)
+        Worked out when asked for.
     {fitted}
 
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from latently.mixture import MFA
-        >>> X = load_iris().data
-        >>> model = MFA(n_components=3, n_factors=1, random_state=0).fit(X)
-        >>> model.transform(X).shape
-        (150, 1)
-        >>> model.n_parameters()
-        38
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from latently.mixture import MFA
+    >>> X = load_iris().data
+    >>> model = MFA(n_components=3, n_factors=1, random_state=0).fit(X)
+    >>> model.transform(X).shape
+    (150, 1)
+    >>> model.n_parameters()
+    38
     """
 
     _PARAMETERS: ClassVar = {
@@ -131,40 +131,40 @@ class MFA(FactorMixture):
 class MPPCA(MFA):
     """Mixture of probabilistic principal component analysers.
 
-        As :class:`MFA`, with noise of equal variance in all features: x = mu_k + W_k z + noise,
-        noise ~ N(0, sigma_k^2 I).
+    As :class:`MFA`, with noise of equal variance in all features: x = mu_k + W_k z + noise,
+    noise ~ N(0, sigma_k^2 I).
 
-        Parameters
-        ----------
-        n_components : int, default=1
-            Number of components K.
-        n_factors : int, default=1
-            Number of factors q of each component. With 0 this is a spherical Gaussian mixture.
-        shared_noise : bool, default=False
-            Whether all components share one noise variance.
+    Parameters
+    ----------
+    n_components : int, default=1
+        Number of components K.
+    n_factors : int, default=1
+        Number of factors q of each component. With 0 this is a spherical Gaussian mixture.
+    shared_noise : bool, default=False
+        Whether all components share one noise variance.
     {shared}
 
-        Attributes
-        ----------
-        weights_ : ndarray of shape (n_components,)
-        means_ : ndarray of shape (n_components, n_features)
-        loadings_ : ndarray of shape (n_components, n_features, n_factors)
-        noise_variance_ : ndarray of shape (n_components, n_features)
-            The same in each row of it.
-        covariances_ : ndarray of shape (n_components, n_features, n_features)
-            Worked out when asked for.
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_components,)
+    means_ : ndarray of shape (n_components, n_features)
+    loadings_ : ndarray of shape (n_components, n_features, n_factors)
+    noise_variance_ : ndarray of shape (n_components, n_features)
+        The same in each row of it.
+    covariances_ : ndarray of shape (n_components, n_features, n_features)
+        Worked out when asked for.
     {fitted}
 
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from latently.mixture import MPPCA
-        >>> X = load_iris().data
-        >>> model = MPPCA(n_components=3, n_factors=1, random_state=0).fit(X)
-        >>> model.predict(X).shape
-        (150,)
-        >>> model.n_parameters()
-        29
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from latently.mixture import MPPCA
+    >>> X = load_iris().data
+    >>> model = MPPCA(n_components=3, n_factors=1, random_state=0).fit(X)
+    >>> model.predict(X).shape
+    (150,)
+    >>> model.n_parameters()
+    29
     """
 
     def __init__(
