@@ -20,6 +20,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings name the types
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # attributes that are properties are listed among the members too
 
 
 def leave_out_scikit_learn(app, what, name, obj, skip, options):
