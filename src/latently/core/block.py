@@ -26,6 +26,11 @@ class Block:
         return float(len(self)) if self.weight is None else float(namespace(self.weight).sum(self.weight))
 
 
+def slices(n_rows: int, rows_at_a_time: int) -> list[slice]:
+    """All rows, some at a time."""
+    return [slice(i, min(i + rows_at_a_time, n_rows)) for i in range(0, n_rows, rows_at_a_time)]
+
+
 @dataclass(frozen=True)
 class Summary:
     """Weighted mean and standard deviation of each feature, and whether it ever changes."""
@@ -38,7 +43,7 @@ class Summary:
 def summarise(block: Block, rows_at_a_time: int) -> Summary:
     """Two passes: ranges first, so that neither an offset nor the units can spoil the moments."""
     xp = namespace(block.X)
-    pieces = [block[i : i + rows_at_a_time] for i in range(0, len(block), rows_at_a_time)]
+    pieces = [block[rows] for rows in slices(len(block), rows_at_a_time)]
     low = reduce(xp.minimum, [double(xp.min(piece.X, axis=0)) for piece in pieces])
     high = reduce(xp.maximum, [double(xp.max(piece.X, axis=0)) for piece in pieces])
     constant = low == high

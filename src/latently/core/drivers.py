@@ -1,7 +1,7 @@
 """Drivers: how iterates move.
 
-A step maps parameters to (next parameters, objective at the parameters given, what rounding may take
-from that objective). A driver calls it until the objective settles.
+A step looks at the data once: it tells the objective at the parameters given, what rounding may take
+from it, and how to go on. A driver takes steps until the objective settles.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Kernel(Protocol):
 
 @dataclass(frozen=True)
 class Step(Generic[Params]):
-    """One step taken: where it leads, and how good the place was where it began."""
+    """How good a place is, and the way on, which is worked out only if it is taken."""
 
-    params: Params
     objective: float
     rounding: float
+    following: Callable[[], Params]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ class Iteration:
     gain: float  # rise since the iteration before; infinite at the start
     max_iter: int
 
+
+_NOTICEABLE = 1e-10  # a relative fall that is more than the last digits of float64
 
 Callback = Callable[[Iteration], Any]
 StopRule = Callable[[float, float], bool]
@@ -93,7 +95,7 @@ def em_step(kernel: Kernel, sweep: Any) -> Callable[[Any], Step[Any]]:
         density = kernel.prepare(params)
         stats = sweep.sum(lambda block: kernel.e_step(density, block))
         objective = float(stats.log_likelihood) / float(stats.total_weight) - sweep.frame.log_volume
-        return Step(kernel.m_step(stats, params), objective, kernel.rounding(density))
+        return Step(objective, kernel.rounding(density), lambda: kernel.m_step(stats, params))
 
     return step
 
@@ -108,8 +110,8 @@ def run(
 ) -> Result[Params]:
     """At most `max_iter` steps from `params`; each callback sees every iteration and may return True to end.
 
-    The objective is looked at before every step and once after the last, and may not fall. A run that
-    converges with a step down, which rounding can do, ends with the place before that step.
+    The objective is looked at before every step and once after the last, and may not fall. Where rounding
+    is coarse, the last step may lead down a little; then the run ends with the place before it.
     """
     callbacks = list(callbacks)
     history: list[float] = []
@@ -121,14 +123,14 @@ def run(
         rounding = max(rounding, taken.rounding)  # of both ends of the step
         _check(taken.objective, gain, rounding, n_iter)
         converged = stop(taken.objective, gain)
-        if converged and gain < 0:
+        if converged and n_iter > 1 and gain < -_NOTICEABLE * max(1.0, abs(taken.objective)):
             return Result(previous, history, n_iter - 1, converged)
         history.append(taken.objective)
         told = Iteration(n_iter, taken.objective, gain, max_iter)
         ended = any([callback(told) is True for callback in callbacks])
         if ended or converged or n_iter == max_iter:
             return Result(params, history, n_iter, converged)
-        previous, params, rounding = params, taken.params, taken.rounding
+        previous, params, rounding = params, taken.following(), taken.rounding
         n_iter += 1
 
 

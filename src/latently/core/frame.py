@@ -37,9 +37,8 @@ class Frame:
         exponent = xp.round(xp.log2(scale))
         return cls(mean, 2.0**exponent, float(xp.sum(exponent)) * math.log(2.0))
 
-    def enter(self, X: Array, dtype: Array) -> Array:
-        """The rows in this frame, worked out in float64 and then given in `dtype`."""
-        xp = namespace(X)
+    def enter(self, X: Array) -> Array:
+        """The rows in this frame, in float64."""
         u = double(X) - self.shift
         u *= 1.0 / self.scale
-        return u if dtype == xp.float64 else xp.astype(u, dtype)
+        return u

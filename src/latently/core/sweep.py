@@ -14,22 +14,18 @@ from typing import Any
 
 from latently.backend.namespace import Array, namespace
 from latently.backend.placement import block_rows, one_blas_thread, row_threads
-from latently.core.block import Block
+from latently.core.block import Block, slices
 from latently.core.frame import Frame
 from latently.core.tree import add
 
 
 class InMemorySweep:
-    """Applies a function to every block of rows, in the frame and dtype of the kernel."""
+    """Applies a function to every block of rows, in the frame of the kernel."""
 
-    def __init__(
-        self, block: Block, frame: Frame, *, dtype: str, floats_per_row: int, batch_size: int | None = None
-    ):
+    def __init__(self, block: Block, frame: Frame, *, floats_per_row: int, batch_size: int | None = None):
         self.block = block
         self.frame = frame
-        self.dtype = getattr(namespace(block.X), dtype)
-        step = block_rows(len(block), floats_per_row, batch_size)
-        self.slices = [slice(i, min(i + step, len(block))) for i in range(0, len(block), step)]
+        self.slices = slices(len(block), block_rows(len(block), floats_per_row, batch_size))
 
     def sum(self, fn: Callable[[Block], Any]) -> Any:
         """The sum of `fn(block)` over all blocks; `fn` returns a record."""
@@ -53,4 +49,4 @@ class InMemorySweep:
     def _blocks(self, slices: list[slice]) -> Iterator[Block]:
         for rows in slices:
             piece = self.block[rows]
-            yield Block(self.frame.enter(piece.X, self.dtype), piece.weight)
+            yield Block(self.frame.enter(piece.X), piece.weight)

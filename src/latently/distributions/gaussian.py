@@ -24,6 +24,8 @@ from latently.backend.linalg import (
 from latently.backend.namespace import Array, Floats, double, namespace
 from latently.distributions.responsibilities import rows_that_count
 
+SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms still have digits
+
 
 @dataclass(frozen=True)
 class FullParams:
@@ -136,15 +138,15 @@ class FullGaussian:
         """The covariances raised to the floor; without a floor a singular one is an error."""
         xp = namespace(covariances)
         covariances = symmetric(covariances)
-        floor = self.floor
-        if is_positive_definite(covariances - xp.eye(floor.shape[0], dtype=floor.dtype) * floor):
+        least = xp.where(self.floor < SMALLEST_VARIANCE, SMALLEST_VARIANCE, self.floor)
+        if is_positive_definite(covariances - xp.eye(least.shape[0], dtype=least.dtype) * least):
             return covariances
-        if not bool(xp.all(floor > 0)):
+        if bool(xp.any(least > self.floor)):
             raise ValueError(
-                "a covariance matrix became singular; set noise_floor above 0, or use fewer components "
-                "or a simpler covariance_type"
+                f"a covariance matrix became singular, within {SMALLEST_VARIANCE:g} of the data's variance; "
+                "set noise_floor above that, or use fewer components or a simpler covariance_type"
             )
-        return clamp_spectrum(covariances, floor)
+        return clamp_spectrum(covariances, self.floor)
 
     def rounding(self, density: FullDensity) -> float:
         """Roundings of a row's log density: a sum of squares of products with U."""

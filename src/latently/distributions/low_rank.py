@@ -23,9 +23,8 @@ import numpy as np
 
 from latently.backend.linalg import leading_eigenpairs, log_determinant, symmetric, transpose
 from latently.backend.namespace import Array, Floats, double, namespace
+from latently.distributions.gaussian import SMALLEST_VARIANCE
 from latently.distributions.responsibilities import rows_that_count
-
-_SMALLEST = 1e-11  # of a noise variance, for data of unit variance: quadratic forms still have digits
 
 
 @dataclass(frozen=True)
@@ -206,10 +205,10 @@ class LowRankGaussian:
         """Noise variances raised to the floor; without a floor one that has vanished is an error."""
         xp = namespace(params.noise_variance)
         psi = xp.maximum(params.noise_variance, xp.broadcast_to(self._floor(), params.noise_variance.shape))
-        if not bool(xp.all(psi > _SMALLEST)):
+        if not bool(xp.all(psi > SMALLEST_VARIANCE)):
             raise ValueError(
-                f"a noise variance fell below {_SMALLEST:g} of its feature's variance, where float64 has no "
-                "digits left; set noise_floor above that, or use fewer components or factors"
+                f"a noise variance fell below {SMALLEST_VARIANCE:g} of its feature's variance, where float64 "
+                "has no digits left; set noise_floor above that, or use fewer components or factors"
             )
         return LowRankParams(params.means, params.loadings, psi)
 

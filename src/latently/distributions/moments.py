@@ -64,8 +64,8 @@ def moment_step(
             density.components, moments.weight, mean, scatter
         )
         objective = float(log_likelihood / moments.weight) - frame.log_volume
-        following = kernel.m_step(MixtureStats(log_likelihood, moments.weight, stats), params)
-        return Step(following, objective, kernel.rounding(density))
+        all_stats = MixtureStats(log_likelihood, moments.weight, stats)
+        return Step(objective, kernel.rounding(density), lambda: kernel.m_step(all_stats, params))
 
     return step
 

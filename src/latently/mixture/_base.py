@@ -272,7 +272,6 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         return InMemorySweep(
             block,
             frame,
-            dtype="float64",
             floats_per_row=kernel.family.floats_per_row(self._n_components(), D),
             batch_size=self.batch_size,
         )

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from latently.backend.placement import one_blas_thread
+from latently.core.block import slices
 
 INITS = ("kmeans", "k-means++", "random")
 SHORT_RUN = 10  # EM steps that a start is given before the best one is carried on
@@ -27,10 +28,7 @@ def canonical_sample(block, frame, limit, rows_at_a_time):
     """At most `limit` rows in the kernel's frame with their weights, in an order set by their values."""
     direction = np.random.default_rng(0).standard_normal(len(frame.shift))
     key = np.concatenate(
-        [
-            frame.enter(block.X[i : i + rows_at_a_time], np.float64) @ direction
-            for i in range(0, len(block), rows_at_a_time)
-        ]
+        [frame.enter(block.X[rows]) @ direction for rows in slices(len(block), rows_at_a_time)]
     )
     order = np.argsort(key, kind="stable")
     weight = np.ones(len(block)) if block.weight is None else block.weight
@@ -40,7 +38,7 @@ def canonical_sample(block, frame, limit, rows_at_a_time):
         targets = (np.arange(limit) + 0.5) / limit * cumulated[-1]
         order = order[np.searchsorted(cumulated, targets)]
         weight = np.ones(len(block))
-    return frame.enter(block.X[order], np.float64), weight[order]
+    return frame.enter(block.X[order]), weight[order]
 
 
 def starting_values(kernel, n_components, init, n_init, random_state, sample, frame, means=None):

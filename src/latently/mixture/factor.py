@@ -156,7 +156,12 @@ class PPCA(_OneComponent):
         The same in all entries.
     covariance_ : ndarray of shape (n_features, n_features)
         Worked out when asked for.
-    {fitted}
+    n_iter_, converged_ : int, bool
+        Always 1 and True.
+    history_ : ndarray of shape (1,)
+        Log-likelihood per row.
+    n_features_in_, feature_names_in_ : int, ndarray
+        Number of features, and their names if X had any.
 
     Examples
     --------

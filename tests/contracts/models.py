@@ -1,0 +1,259 @@
+"""The models that the contract is held against, each in all its variants.
+
+Parameters travel as plain dicts in the oracle's shapes (`weights`, `means` and either `covs` or
+`loadings` and `noise`), whatever an estimator ties or leaves out.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+from tests.oracles import mixtures as oracle
+
+
+@dataclass(frozen=True)
+class Model:
+    """How to build, start and read one kind of estimator, and what the oracle calls it."""
+
+    name: str
+    cls: type
+    kind: str  # the oracle's name of it in n_parameters
+    options: dict = field(default_factory=dict)  # of the constructor and of from_parameters
+    isotropic: bool = False
+    shared: bool = False
+    one_component: bool = False
+    no_factors: bool = False  # q is always zero
+
+    def __str__(self):
+        return self.name
+
+    @property
+    def is_gaussian(self):
+        return self.cls is GaussianMixture
+
+    @property
+    def noise_type(self):
+        return "isotropic" if self.isotropic else "diagonal"
+
+    def sizes(self, K, q):
+        """The K and q that this model can have, nearest to those asked for."""
+        return 1 if self.one_component else K, 0 if self.no_factors else q
+
+    # -- parameters -----------------------------------------------------------------------------
+
+    def example(self, rng, D, K, q, spread=2.0):
+        """Random parameters."""
+        K, q = self.sizes(K, q)
+        theta = {"weights": rng.dirichlet(np.full(K, 5.0)), "means": rng.normal(scale=spread, size=(K, D))}
+        if self.is_gaussian:
+            roots = rng.normal(size=(K, D, D))
+            covs = np.array([A @ A.T + 0.5 * np.eye(D) for A in roots])
+            return {**theta, "covs": _tied_like(covs, self.options["covariance_type"])}
+        noise = rng.uniform(0.3, 2.0, size=(K, D))
+        noise = np.repeat(noise[:, :1], D, axis=1) if self.isotropic else noise
+        noise = np.repeat(noise[:1], K, axis=0) if self.shared else noise
+        return {**theta, "loadings": rng.normal(size=(K, D, q)), "noise": noise}
+
+    def narrower(self, theta, factor=0.7):
+        """The same with all covariances multiplied by `factor`."""
+        if self.is_gaussian:
+            return {**theta, "covs": factor * theta["covs"]}
+        return {**theta, "loadings": np.sqrt(factor) * theta["loadings"], "noise": factor * theta["noise"]}
+
+    def dense(self, theta):
+        """(weights, means, covs): what the oracle's densities take."""
+        covs = theta["covs"] if self.is_gaussian else oracle.covariances(theta["loadings"], theta["noise"])
+        return theta["weights"], theta["means"], covs
+
+    def step(self, X, theta, sample_weight=None, floor=None):
+        """One EM step of the oracle; with a floor (D,), the maximiser under that bound."""
+        if self.is_gaussian:
+            kind = self.options["covariance_type"]
+            weights, means, covs = oracle.gmm_step(X, *self.dense(theta), kind, sample_weight=sample_weight)
+            if floor is not None:
+                covs = np.array([_floored(cov, floor, kind) for cov in covs])
+            return {"weights": weights, "means": means, "covs": covs}
+        weights, means, loadings, noise = oracle.mfa_step(
+            X, *theta.values(), self.noise_type, self.shared, sample_weight=sample_weight
+        )
+        if floor is not None:
+            noise = np.array([oracle.floor_diagonal(psi, floor) for psi in noise])
+        return {"weights": weights, "means": means, "loadings": loadings, "noise": noise}
+
+    def floor(self, X, noise_floor, sample_weight=None):
+        """(D,) smallest variances: a fraction of the data's, or of their mean if isotropic."""
+        mean = np.average(X, axis=0, weights=sample_weight)
+        variance = np.average((X - mean) ** 2, axis=0, weights=sample_weight)
+        return noise_floor * (np.full(X.shape[1], variance.mean()) if self.isotropic else variance)
+
+    def n_parameters(self, D, K, q):
+        K, q = self.sizes(K, q)
+        return oracle.n_parameters(self.kind, D, K, q, self.shared)
+
+    def jacobian_rank(self, D, K, q):
+        K, q = self.sizes(K, q)
+        return oracle.jacobian_rank(self.kind, D, K, q, self.shared)
+
+    # -- estimators -----------------------------------------------------------------------------
+
+    def unfitted(self, K=2, q=1, **settings):
+        """An estimator before `fit`."""
+        K, q = self.sizes(K, q)
+        if self.is_gaussian:
+            return self.cls(K, **self.options, **settings)
+        sizes = (q,) if self.one_component else (K, q)
+        return self.cls(*sizes, **self.options, **settings)
+
+    def started(self, theta, **settings):
+        """An estimator before `fit`, with all starting values given."""
+        q = 0 if self.is_gaussian else theta["loadings"].shape[2]
+        return self.unfitted(len(theta["weights"]), q, **self.starts(theta), **settings)
+
+    def known(self, theta):
+        """A fitted estimator that has these parameters."""
+        return self.cls.from_parameters(**self.attributes(theta), **self.options)
+
+    def attributes(self, theta):
+        """The parameters by the names and in the shapes of fitted attributes."""
+        if self.is_gaussian:
+            covariances = oracle.sklearn_covariances(theta["covs"], self.options["covariance_type"])
+            return {"weights": theta["weights"], "means": theta["means"], "covariances": covariances}
+        if self.one_component:
+            return {
+                "mean": theta["means"][0],
+                "loadings": theta["loadings"][0],
+                "noise_variance": theta["noise"][0],
+            }
+        return {
+            "weights": theta["weights"],
+            "means": theta["means"],
+            "loadings": theta["loadings"],
+            "noise_variance": theta["noise"],
+        }
+
+    def starts(self, theta):
+        """The parameters as starting values."""
+        names = {
+            "weights": "weights_init",
+            "means": "means_init",
+            "mean": "means_init",
+            "covariances": "covariances_init",
+            "loadings": "loadings_init",
+            "noise_variance": "noise_init",
+        }
+        return {names[name]: value for name, value in self.attributes(theta).items()}
+
+    def theta(self, estimator):
+        """The parameters of a fitted estimator."""
+        if self.is_gaussian:
+            means = estimator.means_
+            covs = _dense_covariances(estimator.covariances_, self.options["covariance_type"], *means.shape)
+            return {"weights": estimator.weights_, "means": means, "covs": covs}
+        if self.one_component:
+            arrays = (estimator.mean_, estimator.loadings_, estimator.noise_variance_)
+            means, loadings, noise = (array[None] for array in arrays)
+            return {"weights": np.ones(1), "means": means, "loadings": loadings, "noise": noise}
+        return {
+            "weights": estimator.weights_,
+            "means": estimator.means_,
+            "loadings": estimator.loadings_,
+            "noise": estimator.noise_variance_,
+        }
+
+
+def _tied_like(covs, kind):
+    if kind == "tied":
+        return np.array([covs[0]] * len(covs))
+    if kind == "diag":
+        return np.array([np.diag(np.diag(cov)) for cov in covs])
+    if kind == "spherical":
+        return np.array([cov[0, 0] * np.eye(len(cov)) for cov in covs])
+    return covs
+
+
+def _dense_covariances(covariances, kind, K, D):
+    if kind == "full":
+        return covariances
+    if kind == "tied":
+        return np.array([covariances] * K)
+    if kind == "diag":
+        return np.array([np.diag(variances) for variances in covariances])
+    return np.array([variance * np.eye(D) for variance in covariances])
+
+
+def _floored(cov, floor, kind):
+    if kind in ("full", "tied"):
+        return oracle.floor_full(cov, floor)
+    if kind == "diag":
+        return np.diag(oracle.floor_diagonal(np.diag(cov), floor))
+    return oracle.floor_spherical(cov[0, 0], floor) * np.eye(len(cov))
+
+
+def _gaussian(kind):
+    options = {"covariance_type": kind}
+    return Model(f"GMM-{kind}", GaussianMixture, kind, options, isotropic=kind == "spherical")
+
+
+def _mfa(noise, shared, no_factors=False):
+    isotropic = noise == "isotropic"
+    name = f"MFA-{noise}" + ("-shared" if shared else "") + ("-q0" if no_factors else "")
+    return Model(
+        name,
+        MFA,
+        "mppca" if isotropic else "mfa",
+        {"noise": noise, "shared_noise": shared},
+        isotropic,
+        shared,
+        no_factors=no_factors,
+    )
+
+
+def _mppca(shared, no_factors=False):
+    name = "MPPCA" + ("-shared" if shared else "") + ("-q0" if no_factors else "")
+    return Model(name, MPPCA, "mppca", {"shared_noise": shared}, True, shared, no_factors=no_factors)
+
+
+GAUSSIAN = [_gaussian(kind) for kind in ("full", "tied", "diag", "spherical")]
+FA = Model("FactorAnalysis", FactorAnalysis, "fa", one_component=True)
+PRINCIPAL = Model("PPCA", PPCA, "ppca", one_component=True, isotropic=True)
+MIXED = [_mfa(noise, shared) for noise in ("diagonal", "isotropic") for shared in (False, True)]
+MIXED += [_mppca(False), _mppca(True)]
+MIXED += [
+    _mfa("diagonal", False, True),
+    _mfa("diagonal", True, True),
+    _mppca(False, True),
+    _mppca(True, True),
+]
+
+FACTOR = [FA, PRINCIPAL, *MIXED]
+ALL = [*GAUSSIAN, *FACTOR]
+BY_EM = [model for model in ALL if model is not PRINCIPAL]
+BY_NAME = {model.name: model for model in ALL}
+
+
+# -- data and comparisons ---------------------------------------------------------------------------
+
+
+def rows(rng, N, D, spread=2.0, width=1.0):
+    """(N, D) rows in three clusters of different shapes."""
+    centres = rng.normal(scale=spread, size=(3, D))
+    shapes = width * rng.normal(size=(3, D, D))
+    labels = rng.integers(3, size=N)
+    noise = rng.normal(size=(N, D))
+    return np.array([centres[k] + shapes[k] @ e for k, e in zip(labels, noise, strict=True)])
+
+
+def instance(model, seed, n_rows=25):
+    """Random sizes (D from 1 to 8, K to 4, q from 0 to D), parameters and rows: theta, X."""
+    rng = np.random.default_rng(seed)
+    D, K = int(rng.integers(1, 9)), int(rng.integers(1, 5))
+    q = int(rng.integers(0, D + 1))
+    return model.example(rng, D, K, q), rows(rng, n_rows, D)
+
+
+def assert_same(actual, expected, rtol=1e-8, atol=1e-9):
+    """Two dicts of parameters agree."""
+    assert actual.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_allclose(actual[name], expected[name], rtol=rtol, atol=atol, err_msg=name)

@@ -1,0 +1,589 @@
+"""Fits: every EM step is the oracle's, and what must not matter does not."""
+
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+from tests.contracts.models import ALL, BY_EM, BY_NAME, FA, GAUSSIAN, MIXED, assert_same, rows
+from tests.oracles import mixtures as oracle
+
+every_model = pytest.mark.parametrize("model", ALL, ids=str)
+every_em_model = pytest.mark.parametrize("model", BY_EM, ids=str)
+every_mixture = pytest.mark.parametrize("model", [m for m in BY_EM if not m.one_component], ids=str)
+weighted_or_not = pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+
+EXACT = {"noise_floor": 0.0, "tol": 0.0}  # api.md: with these, max_iter=n runs exactly n EM steps
+CAN_BE_WIDE = [m for m in BY_EM if m.name not in ("GMM-full", "GMM-tied")]  # N <= D without a floor
+
+
+def problem(model, seed, N=30, D=4, K=2, q=2):
+    """Rows, row weights and starting values wide enough that no component takes too few rows."""
+    rng = np.random.default_rng(seed)
+    X = rows(rng, N, D)
+    weight = rng.uniform(0.2, 3.0, size=N)
+    start = model.narrower(model.example(rng, D, K, q), 6.0)
+    start["means"] = X[rng.choice(N, size=len(start["means"]), replace=False)]
+    return X, weight, start
+
+
+def likelihood(model, X, theta, weight=None):
+    """Log-likelihood per row by the oracle."""
+    total = len(X) if weight is None else weight.sum()
+    return oracle.log_likelihood(X, *model.dense(theta), sample_weight=weight) / total
+
+
+# -- steps ------------------------------------------------------------------------------------------------
+
+
+def check_steps(model, X, weight, start, n_steps, rtol=1e-8):
+    expected, history = start, [likelihood(model, X, start, weight)]
+    for _ in range(n_steps):
+        expected = model.step(X, expected, weight)
+        history.append(likelihood(model, X, expected, weight))
+    estimator = model.started(start, max_iter=n_steps, **EXACT).fit(X, sample_weight=weight)
+    assert_same(model.theta(estimator), expected, rtol=rtol)
+    assert estimator.n_iter_ == n_steps
+    assert not estimator.converged_
+    assert estimator.history_.shape == (n_steps + 1,)
+    np.testing.assert_allclose(estimator.history_, history, rtol=1e-9)
+    score = estimator.score(X, sample_weight=weight)
+    assert estimator.history_[-1] == pytest.approx(score, rel=1e-11)
+
+
+@every_em_model
+@weighted_or_not
+@pytest.mark.parametrize("n_steps", [0, 1, 3])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_exactly_n_steps(model, weighted, n_steps, seed):
+    X, weight, start = problem(model, seed)
+    check_steps(model, X, weight if weighted else None, start, n_steps)
+
+
+@pytest.mark.parametrize("model", CAN_BE_WIDE, ids=str)
+@weighted_or_not
+@pytest.mark.parametrize("n_steps", [1, 3])
+@pytest.mark.parametrize(("N", "D"), [(6, 9), (7, 7)])
+def test_exactly_n_steps_with_few_rows(model, weighted, n_steps, N, D):
+    X, weight, start = problem(model, 5, N=N, D=D, K=2, q=1)
+    start["means"] = 0.5 * start["means"]
+    start = model.narrower(start, 5.0)
+    check_steps(model, X, weight if weighted else None, start, n_steps)
+
+
+@every_em_model
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_of_all_sizes(model, seed):
+    rng = np.random.default_rng(seed + 50)
+    D, K = int(rng.integers(1, 7)), int(rng.integers(1, 5))
+    X, weight, start = problem(model, seed, N=120, D=D, K=K, q=int(rng.integers(0, D + 1)))
+    check_steps(model, X, weight, start, 2)
+
+
+@every_em_model
+def test_no_step_is_taken_beyond_the_last(model):
+    # too few rows for a covariance matrix: a step would be an error, but none is asked for
+    X, _, start = problem(model, 3, N=4, D=6, K=1, q=1)
+    estimator = model.started(start, max_iter=0, **EXACT).fit(X)
+    assert_same(model.theta(estimator), start)
+    np.testing.assert_allclose(estimator.history_, [likelihood(model, X, start)])
+
+
+@every_em_model
+@weighted_or_not
+@pytest.mark.parametrize("noise_floor", [0.2, 0.5])
+def test_step_at_the_floor_is_the_constrained_maximiser(model, weighted, noise_floor):
+    rng = np.random.default_rng(4)
+    axis = np.array([1.0, -1.0, 2.0, 0.7])  # three narrow clusters in a row
+    labels = np.arange(45) % 3
+    X = 3.0 * np.outer(labels - 1, axis) + rng.normal(size=(45, 4)) * [0.1, 0.2, 0.4, 2.5]
+    weight = rng.uniform(0.2, 3.0, size=45) if weighted else None
+    floor = model.floor(X, noise_floor, weight)
+    start = model.example(rng, 4, 3, 1)
+    start["means"] = X[: len(start["means"])]
+    if model.is_gaussian:
+        start["covs"] = start["covs"] + np.diag(np.full(4, floor.max()))
+    else:
+        start["noise"] = start["noise"] + floor.max()
+        if model.one_component:
+            start["loadings"] = 2.5 * axis[None, :, None]
+    bounded = start
+    for _ in range(2):
+        free, bounded = model.step(X, bounded, weight), model.step(X, bounded, weight, floor)
+    key = "covs" if model.is_gaussian else "noise"
+    assert not np.allclose(free[key], bounded[key])  # the floor does bind
+    estimator = model.started(start, max_iter=2, tol=0.0, noise_floor=noise_floor)
+    estimator.fit(X, sample_weight=weight)
+    assert_same(model.theta(estimator), bounded)
+    assert estimator.history_[-1] == pytest.approx(likelihood(model, X, bounded, weight), rel=1e-10)
+
+
+@every_em_model
+def test_starting_values_below_the_floor_are_raised_to_it(model):
+    X, _, start = problem(model, 0)
+    if model.is_gaussian:
+        start["covs"] = 1e-3 * start["covs"]
+        floored = np.array([oracle.floor_full(cov, model.floor(X, 0.5)) for cov in start["covs"]])
+        expected = {**start, "covs": floored}
+    else:
+        start["noise"] = 1e-3 * start["noise"]
+        expected = {**start, "noise": np.maximum(start["noise"], model.floor(X, 0.5))}
+    estimator = model.started(start, max_iter=0, tol=0.0, noise_floor=0.5).fit(X)
+    assert_same(model.theta(estimator), expected)
+
+
+@pytest.mark.parametrize("model", [m for m in GAUSSIAN if m.name in ("GMM-full", "GMM-tied")], ids=str)
+def test_a_singular_covariance_without_a_floor_is_an_error(model):
+    X = np.random.default_rng(0).normal(size=(4, 6))
+    with pytest.raises(ValueError, match="noise_floor"):
+        model.unfitted(2, max_iter=3, n_init=1, **EXACT).fit(X)
+    fitted = model.unfitted(2, max_iter=3, n_init=1, tol=0.0).fit(X)
+    assert np.all(np.isfinite(fitted.covariances_))
+
+
+# -- the likelihood never falls ------------------------------------------------------------------------------
+
+
+@st.composite
+def fits(draw):
+    """A model with its settings, rows and row weights."""
+    model = BY_NAME[draw(st.sampled_from(sorted(BY_NAME)))]
+    D, K = draw(st.integers(1, 6)), draw(st.integers(1, 4))
+    N, q = draw(st.integers(max(2, K), 50)), draw(st.integers(0, D))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    X = rows(
+        rng, N, D, spread=draw(st.sampled_from([0.0, 2.0, 20.0])), width=draw(st.sampled_from([0.01, 1.0]))
+    )
+    if draw(st.booleans()):  # many rows twice, few distinct ones
+        X = X[rng.integers(max(1, N // 3), size=N)]
+    if draw(st.booleans()):
+        X = np.round(X)
+    X = X * 10.0 ** rng.uniform(-3, 3, size=D)
+    X = X + draw(st.sampled_from([0.0, 1.0, 1e4])) * rng.normal(size=D)
+    weight = rng.uniform(0.1, 5.0, size=N) if draw(st.booleans()) else None
+    if weight is not None and draw(st.booleans()):
+        weight[rng.random(N) < 0.3] = 0.0
+        weight[:K] = np.maximum(weight[:K], 1.0)
+    chosen = {
+        "init": draw(st.sampled_from(["kmeans", "k-means++", "random"])),
+        "noise_floor": draw(st.sampled_from([1e-6, 1e-6, 1e-3, 1e-9])),
+        "n_init": draw(st.integers(1, 3)),
+        "random_state": draw(st.integers(0, 100)),
+    }
+    return model, K, q, chosen, X, weight
+
+
+def check_fit(model, K, q, chosen, X, weight, max_iter):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X has constant features", UserWarning)
+        estimator = model.unfitted(K, q, max_iter=max_iter, tol=0.0, **chosen).fit(X, sample_weight=weight)
+    for name, array in model.theta(estimator).items():
+        assert np.all(np.isfinite(array)), name
+    history = estimator.history_
+    assert np.all(np.isfinite(history))
+    fall = -np.min(np.diff(history), initial=0.0)
+    # 32 roundings of quadratic forms, which are the larger the smaller the noise may be
+    assert fall <= 32 * np.finfo(float).eps * X.shape[1] / chosen["noise_floor"] + 1e-9
+    assert estimator.score(X, sample_weight=weight) == pytest.approx(history[-1], rel=1e-5, abs=1e-5)
+    assert np.all(np.isfinite(estimator.predict_proba(X)))
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(fits())
+def test_likelihood_never_falls(fit):
+    check_fit(*fit, max_iter=25)
+
+
+@pytest.mark.slow
+@settings(max_examples=2000, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
+@given(fits())
+def test_likelihood_never_falls_in_thousands_of_fits(fit):
+    check_fit(*fit, max_iter=60)
+
+
+# -- closed form, and models that are the same -------------------------------------------------------------
+
+
+@weighted_or_not
+@pytest.mark.parametrize(
+    ("N", "D", "q"), [(30, 5, 0), (30, 5, 2), (30, 5, 4), (6, 9, 3), (30, 1, 0), (7, 7, 4)]
+)
+def test_ppca_is_the_closed_form(weighted, N, D, q):
+    rng = np.random.default_rng(N + D + q)
+    X = rows(rng, N, D)
+    weight = rng.uniform(0.2, 3.0, size=N) if weighted else None
+    fitted = PPCA(q, noise_floor=0.0).fit(X, sample_weight=weight)
+    mean, loadings, noise = oracle.ppca(X, q, weight)
+    np.testing.assert_allclose(fitted.mean_, mean, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(fitted.noise_variance_, noise, rtol=1e-9)
+    np.testing.assert_allclose(fitted.covariance_, loadings @ loadings.T + noise * np.eye(D), atol=1e-9)
+    largest = np.argmax(np.abs(fitted.loadings_), axis=0)
+    assert np.all(fitted.loadings_[largest, np.arange(q)] >= 0)
+    lengths = np.linalg.norm(fitted.loadings_, axis=0)
+    assert np.all(np.diff(lengths) <= 1e-12)
+    if N > D:
+        total = N if weight is None else weight.sum()
+        best = oracle.ppca_max_log_likelihood(X, q, weight) / total
+        assert fitted.score(X, sample_weight=weight) == pytest.approx(best, rel=1e-10)
+    assert fitted.history_[-1] == pytest.approx(fitted.score(X, sample_weight=weight), rel=1e-11)
+
+
+def test_ppca_with_as_many_factors_as_features_is_the_covariance():
+    X = rows(np.random.default_rng(0), 30, 4)
+    np.testing.assert_allclose(PPCA(4).fit(X).covariance_, np.cov(X.T, bias=True), atol=1e-10)
+
+
+def test_ppca_has_the_history_it_documents():
+    fitted = PPCA(1).fit(rows(np.random.default_rng(0), 30, 4))
+    assert fitted.history_.shape == (1,) and fitted.n_iter_ == 1 and fitted.converged_
+
+
+@pytest.mark.parametrize("noise_floor", [0.1, 0.5])
+def test_ppca_at_the_floor_is_the_constrained_maximum(noise_floor):
+    X = rows(np.random.default_rng(2), 40, 4)
+    fitted = PPCA(2, noise_floor=noise_floor).fit(X)
+    values, vectors = np.linalg.eigh(np.cov(X.T, bias=True))
+    noise = max(values[:2].mean(), noise_floor * values.mean())
+    values[:2] = noise
+    expected = (vectors * np.maximum(values, noise)) @ vectors.T
+    np.testing.assert_allclose(fitted.noise_variance_, noise)
+    np.testing.assert_allclose(fitted.covariance_, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("q", [1, 2, 3])
+def test_no_em_run_beats_ppca(q):
+    rng = np.random.default_rng(q)
+    X = rows(rng, 40, 5)
+    best = PPCA(q, noise_floor=0.0).fit(X)
+    for size in (0.01, 0.3, 3.0):
+        start = {
+            "weights_init": [1.0],
+            "means_init": best.mean_ + size * rng.normal(size=5),
+            "loadings_init": best.loadings_ + size * rng.normal(size=(5, q)),
+            "noise_init": best.noise_variance_ * np.exp(size * rng.normal()),
+        }
+        run = MPPCA(1, q, **start, max_iter=500, **EXACT).fit(X)
+        assert run.history_.max() <= best.history_[-1] + 1e-11
+        assert run.history_[-1] == pytest.approx(best.history_[-1], abs=1e-3)
+
+
+@weighted_or_not
+@pytest.mark.parametrize(
+    ("N", "D", "q"), [(40, 5, 2), (40, 5, 0), (40, 5, 5), (6, 9, 2), (5, 5, 1), (6, 5, 1)]
+)
+@pytest.mark.parametrize("model", [m for m in MIXED if not m.isotropic and not m.no_factors], ids=str)
+def test_one_component_is_factor_analysis(model, N, D, q, weighted):
+    # above N = D factor analysis works from the covariance, the mixture from the rows
+    X, weight, start = problem(FA, N, N=N, D=D, q=q)
+    weight = weight if weighted else None
+    by_covariance = FA.started(start, max_iter=5, **EXACT).fit(X, sample_weight=weight)
+    by_rows = model.started(start, max_iter=5, **EXACT).fit(X, sample_weight=weight)
+    assert_same(FA.theta(by_covariance), model.theta(by_rows), rtol=1e-9)
+    np.testing.assert_allclose(by_covariance.history_, by_rows.history_, rtol=1e-11)
+
+
+def test_default_starts_of_one_component_agree_too():
+    X = rows(np.random.default_rng(0), 60, 5)
+    settings = {"max_iter": 20, "tol": 0.0}
+    by_covariance, by_rows = FactorAnalysis(2, **settings).fit(X), MFA(1, 2, **settings).fit(X)
+    np.testing.assert_allclose(by_covariance.history_, by_rows.history_, rtol=1e-11)
+
+
+# -- what must not matter ------------------------------------------------------------------------------------
+
+DEFAULT_START = {"max_iter": 15, "tol": 0.0, "random_state": 3}
+
+
+def fitted(model, X, weight=None, **settings):
+    return model.unfitted(3, 2, **{**DEFAULT_START, **settings}).fit(X, sample_weight=weight)
+
+
+@every_model
+@pytest.mark.parametrize("init", ["kmeans", "k-means++"])
+def test_weight_two_is_a_row_twice(model, init):
+    rng = np.random.default_rng(7)
+    X = rows(rng, 40, 4)
+    copies = rng.integers(1, 4, size=40)
+    by_weight = fitted(model, X, copies.astype(float), init=init)
+    by_copies = fitted(model, np.repeat(X, copies, axis=0), init=init)
+    assert_same(model.theta(by_weight), model.theta(by_copies), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(by_weight.history_, by_copies.history_, rtol=1e-9)
+
+
+@every_model
+@pytest.mark.parametrize("init", ["kmeans", "k-means++", "random"])
+def test_weight_zero_is_a_row_absent(model, init):
+    rng = np.random.default_rng(8)
+    X, weight = rows(rng, 50, 4), rng.uniform(0.5, 2.0, size=50)
+    X[::5] *= 1e6
+    weight[::5] = 0.0
+    kept = weight > 0
+    with_zeros, without = fitted(model, X, weight, init=init), fitted(model, X[kept], weight[kept], init=init)
+    assert_same(model.theta(with_zeros), model.theta(without), rtol=0, atol=0)
+
+
+@every_model
+def test_all_weights_equal_are_no_weights(model):
+    X, _, start = problem(model, 8, N=50, K=3)
+    plain, light = (
+        model.started(start, max_iter=10, tol=0.0).fit(X, sample_weight=weight)
+        for weight in (None, np.full(50, 0.3))
+    )
+    assert_same(model.theta(plain), model.theta(light))
+    np.testing.assert_allclose(plain.history_, light.history_, rtol=1e-11)
+
+
+@every_model
+@pytest.mark.parametrize("init", ["kmeans", "k-means++"])
+def test_order_of_rows_does_not_matter(model, init):
+    rng = np.random.default_rng(9)
+    X, weight = rows(rng, 50, 4), rng.uniform(0.5, 2.0, size=50)
+    order = rng.permutation(50)
+    forth, back = fitted(model, X, weight, init=init), fitted(model, X[order], weight[order], init=init)
+    assert_same(model.theta(forth), model.theta(back), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(forth.history_, back.history_, rtol=1e-9)
+
+
+@every_model
+@pytest.mark.parametrize("offset", [1e8, -1e8])
+def test_an_offset_moves_the_means_only(model, offset):
+    X = np.round(rows(np.random.default_rng(10), 50, 4) * 1024) / 1024  # X + offset is exact
+    here, there = fitted(model, X), fitted(model, X + offset)
+    expected = model.theta(here)
+    actual = model.theta(there)
+    np.testing.assert_allclose(actual.pop("means") - offset, expected.pop("means"), atol=1e-7)
+    assert_same(actual, expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(there.history_, here.history_, rtol=1e-8)
+    np.testing.assert_allclose(there.score_samples(X + offset), here.score_samples(X), rtol=1e-6, atol=1e-6)
+
+
+def scaled(model, theta, unit):
+    moved = {**theta, "means": unit * theta["means"]}
+    if model.is_gaussian:
+        return {**moved, "covs": theta["covs"] * unit[:, None] * unit}
+    return {**moved, "loadings": unit[:, None] * theta["loadings"], "noise": unit**2 * theta["noise"]}
+
+
+@every_em_model
+@pytest.mark.parametrize("exponents", [(3, -5, 0, 11), (-100, 100, 7, 0), (20, 20, 20, 20)], ids=str)
+def test_powers_of_two_scale_exactly(model, exponents):
+    exponents = np.full(4, exponents[0]) if model.isotropic else np.array(exponents)
+    unit = 2.0**exponents
+    X, weight, start = problem(model, 11, N=60)
+    settings = {"max_iter": 8, "tol": 0.0}
+    here = model.started(start, **settings).fit(X, sample_weight=weight)
+    there = model.started(scaled(model, start, unit), **settings).fit(X * unit, sample_weight=weight)
+    assert_same(model.theta(there), scaled(model, model.theta(here), unit), rtol=0, atol=0)
+    volume = exponents.sum() * np.log(2.0)
+    np.testing.assert_allclose(there.history_, here.history_ - volume, rtol=1e-13, atol=1e-13 * abs(volume))
+
+
+@every_model
+def test_a_common_unit_does_not_matter_to_the_starts(model):
+    X = rows(np.random.default_rng(12), 60, 4)
+    here, there = fitted(model, X), fitted(model, X * 2.0**40)
+    np.testing.assert_allclose(model.theta(there)["means"] / 2.0**40, model.theta(here)["means"], rtol=1e-9)
+
+
+@every_model
+@pytest.mark.parametrize("kind", ["int32", "uint8", "float32", "fortran", "list"])
+def test_the_form_of_the_rows_does_not_matter(model, kind):
+    X = np.clip(np.round(10 * rows(np.random.default_rng(13), 50, 4)) + 100, 0, 255)
+    given = {"fortran": np.asfortranarray, "list": np.ndarray.tolist}.get(kind, lambda X: X.astype(kind))(X)
+    plain, other = fitted(model, X), fitted(model, given)
+    assert_same(model.theta(other), model.theta(plain), rtol=1e-7, atol=1e-8)
+
+
+# -- starts, restarts and runs ----------------------------------------------------------------------------
+
+
+@every_em_model
+def test_warm_start_continues(model):
+    X, weight, start = problem(model, 14, N=60)
+    whole = model.started(start, max_iter=7, tol=0.0).fit(X, sample_weight=weight)
+    parts = model.started(start, max_iter=3, tol=0.0, warm_start=True).fit(X, sample_weight=weight)
+    first = parts.history_
+    parts.set_params(max_iter=4).fit(X, sample_weight=weight)
+    assert_same(model.theta(parts), model.theta(whole))
+    np.testing.assert_allclose(np.append(first[:-1], parts.history_), whole.history_, rtol=1e-11)
+
+
+@every_em_model
+def test_warm_start_of_another_shape_is_an_error(model):
+    X, _, start = problem(model, 14, N=60)
+    estimator = model.started(start, max_iter=1, tol=0.0, warm_start=True).fit(X)
+    with pytest.raises(ValueError, match="warm_start"):
+        estimator.fit(X[:, :3])
+
+
+@every_em_model
+def test_starting_values_that_are_given_are_kept(model):
+    X, _, start = problem(model, 15, N=60, K=3)
+    attributes, starts = model.attributes(start), model.starts(start)
+    for (name, value), init in zip(attributes.items(), starts, strict=True):
+        estimator = model.unfitted(3, 2, **{init: value}, max_iter=0, n_init=1, tol=0.0).fit(X)
+        np.testing.assert_allclose(getattr(estimator, f"{name}_"), value, rtol=1e-12, err_msg=name)
+        assert all(np.all(np.isfinite(array)) for array in model.theta(estimator).values())
+        run = estimator.set_params(max_iter=5, n_init=3).fit(X)
+        assert run.history_[-1] >= run.history_[0]
+
+
+@every_em_model
+def test_starting_values_broadcast(model):
+    X, _, start = problem(model, 16)
+    K, D = start["means"].shape
+    start["weights"] = np.full(K, 1 / K)
+    short = model.starts(start)
+    short.pop("weights_init", None)
+    if not model.one_component:
+        short["weights_init"] = 1 / K
+    if model.is_gaussian:
+        start["covs"] = np.broadcast_to(2.0 * np.eye(D), (K, D, D))
+        full_matrix = model.options["covariance_type"] in ("full", "tied")
+        short["covariances_init"] = 2.0 * np.eye(D) if full_matrix else 2.0
+    else:
+        start["noise"] = np.full((K, D), 0.5)
+        short["noise_init"] = 0.5
+    q = 0 if model.is_gaussian else start["loadings"].shape[2]
+    brief = model.unfitted(K, q, **short, max_iter=2, **EXACT).fit(X)
+    assert_same(
+        model.theta(brief), model.theta(model.started(start, max_iter=2, **EXACT).fit(X)), rtol=0, atol=0
+    )
+
+
+@every_em_model
+def test_callbacks_see_every_iteration_and_can_stop(model):
+    X, _, start = problem(model, 17)
+    seen = []
+    estimator = model.started(start, max_iter=6, tol=0.0, callbacks=[seen.append]).fit(X)
+    assert [told.number for told in seen] == list(range(7))
+    np.testing.assert_array_equal([told.objective for told in seen], estimator.history_)
+    assert seen[0].gain == np.inf
+    np.testing.assert_array_equal([told.gain for told in seen[1:]], np.diff(estimator.history_))
+    assert {told.max_iter for told in seen} == {6}
+
+    seen.clear()
+    ends = [seen.append, lambda told: told.number == 2, lambda told: 1]  # true is not True
+    stopped = model.started(start, max_iter=6, callbacks=ends).fit(X)
+    assert stopped.n_iter_ == 2
+    assert not stopped.converged_
+    assert len(seen) == len(stopped.history_) == 3
+    assert_same(model.theta(stopped), model.theta(model.started(start, max_iter=2, tol=0.0).fit(X)), 0, 0)
+
+
+@every_em_model
+def test_progress_without_rich(model, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    X, _, start = problem(model, 18)
+    estimator = model.started(start, max_iter=3, tol=0.0, verbose=1).fit(X)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    for number, (line, objective) in enumerate(zip(lines, estimator.history_, strict=True)):
+        assert line.startswith(f"{model.cls.__name__}: iteration {number}, ")
+        assert f"{objective:.6f}" in line
+
+
+@every_em_model
+def test_progress_with_rich(model, capsys):
+    pytest.importorskip("rich")
+    X, _, start = problem(model, 18)
+    estimator = model.started(start, max_iter=3, tol=0.0, verbose=1).fit(X)
+    shown = capsys.readouterr().out
+    assert model.cls.__name__ in shown
+    assert f"{estimator.history_[-1]:.6f}" in " ".join(shown.split())
+    assert "iteration 0" not in shown
+
+
+@every_em_model
+def test_quiet_unless_asked(model, capsys):
+    X, _, start = problem(model, 18)
+    model.started(start, max_iter=3, tol=0.0).fit(X)
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
+
+
+@every_mixture
+def test_the_best_start_is_carried_on(model):
+    X = rows(np.random.default_rng(19), 80, 4, spread=4.0)
+    settings = {"init": "random", "random_state": 1, "tol": 0.0}
+    one = model.unfitted(3, 1, n_init=1, max_iter=10, **settings).fit(X)
+    ends = [model.unfitted(3, 1, n_init=n, max_iter=0, **settings).fit(X).history_[0] for n in (2, 3, 5, 8)]
+    assert np.all(np.diff([one.history_[-1], *ends]) >= -1e-12)  # the first starts are the same ones
+    assert ends[-1] > one.history_[-1]
+
+
+@every_mixture
+@pytest.mark.parametrize("init", ["kmeans", "k-means++", "random"])
+def test_the_same_seed_gives_the_same_fit(model, init):
+    X = rows(np.random.default_rng(20), 60, 4)
+    settings = {"init": init, "max_iter": 5, "tol": 0.0}
+    state = np.random.get_state()[1].copy()  # noqa: NPY002 (the global source is what this is about)
+    first, again = (model.unfitted(3, 1, random_state=0, **settings).fit(X) for _ in range(2))
+    source = (np.random.RandomState(0) for _ in range(2))
+    third, fourth = (model.unfitted(3, 1, random_state=rng, **settings).fit(X) for rng in source)
+    assert_same(model.theta(first), model.theta(again), rtol=0, atol=0)
+    assert_same(model.theta(third), model.theta(fourth), rtol=0, atol=0)
+    # nobody else's chance is used up
+    np.testing.assert_array_equal(state, np.random.get_state()[1])  # noqa: NPY002
+
+
+@every_em_model
+def test_convergence(model):
+    from sklearn.exceptions import ConvergenceWarning
+
+    X, _, start = problem(model, 21, N=60)
+    done = model.started(start, tol=1e-4, max_iter=2000).fit(X)
+    assert done.converged_
+    assert done.n_iter_ < 2000
+    gains, sizes = np.diff(done.history_), np.maximum(1.0, np.abs(done.history_[1:]))
+    assert gains[-1] <= 1e-4 * sizes[-1]
+    assert np.all(gains[:-1] > 1e-4 * sizes[:-1])
+    with pytest.warns(ConvergenceWarning, match="max_iter=2"):
+        short = model.started(start, tol=1e-12, max_iter=2).fit(X)
+    assert not short.converged_
+
+
+# -- float32 ------------------------------------------------------------------------------------------
+
+
+@every_model
+@pytest.mark.parametrize("seed", range(4))
+def test_float32_scores(model, seed):
+    rng = np.random.default_rng(seed)
+    D, K = int(rng.integers(2, 30)), int(rng.integers(1, 5))
+    theta = model.example(rng, D, K, int(rng.integers(0, min(D, 6))))
+    known = model.known(theta)
+    X, _ = known.sample(300, random_state=seed)
+    double = known.score_samples(X)
+    single = known.set_params(dtype="float32").score_samples(X)
+    assert single.dtype == np.float64
+    assert abs(single.mean() - double.mean()) < 1e-4
+    if not model.is_gaussian and theta["loadings"].shape[2]:  # wide products are there to be narrowed
+        assert not np.array_equal(single, double)
+
+
+@every_model
+def test_float32_fits(model):
+    X, weight, start = problem(model, 22, N=300, D=6, K=3)
+    X, start["means"] = X + 100.0, start["means"] + 100.0
+    double, single = (
+        model.started(start, max_iter=5, tol=0.0, dtype=dtype).fit(X, sample_weight=weight)
+        for dtype in ("float64", "float32")
+    )
+    np.testing.assert_allclose(single.history_, double.history_, atol=1e-4)
+    assert all(array.dtype == np.float64 for array in model.theta(single).values())
+    np.testing.assert_allclose(model.theta(single)["means"], model.theta(double)["means"], rtol=1e-4)
+    exact = single.set_params(dtype="float64").score(X, sample_weight=weight)
+    assert exact == pytest.approx(double.history_[-1], abs=1e-4)
+
+
+def test_gaussian_mixtures_are_factor_models_without_factors():
+    X = rows(np.random.default_rng(23), 60, 4)
+    for kind, twin in (("diag", MFA), ("spherical", MPPCA)):
+        mixture = GaussianMixture(3, covariance_type=kind, **DEFAULT_START).fit(X)
+        factors = twin(3, 0, **DEFAULT_START).fit(X)
+        np.testing.assert_allclose(mixture.history_, factors.history_, rtol=1e-12)
