@@ -34,7 +34,7 @@ CASES = {  # name: model, N, D, K, q
     "GMM diag N=100000 D=100 K=50": ("diag", 100_000, 100, 50, 0),
     "FA N=20000 D=200 q=10": ("fa", 20_000, 200, 1, 10),
 }
-ITERATIONS = 5
+ITERATIONS = 8
 
 
 def make_data(N, D, K, q, seed=0):
@@ -114,8 +114,8 @@ def peer_seconds(model, X, starts):
 
     if model == "mfa":
         return None
-    few, many = 3, 3 + ITERATIONS
-    return min((seconds(many) - seconds(few)) / (many - few) for _ in range(2))
+    few, many = 3, 3 + 2 * ITERATIONS
+    return (min(seconds(many) for _ in range(3)) - min(seconds(few) for _ in range(3))) / (many - few)
 
 
 def gemm_rate(dtype, repeats=4):

@@ -509,11 +509,14 @@ def test_quiet_unless_asked(model, capsys):
 @every_mixture
 def test_the_best_start_is_carried_on(model):
     X = rows(np.random.default_rng(19), 80, 4, spread=4.0)
-    settings = {"init": "random", "random_state": 1, "tol": 0.0}
-    one = model.unfitted(3, 1, n_init=1, max_iter=10, **settings).fit(X)
-    ends = [model.unfitted(3, 1, n_init=n, max_iter=0, **settings).fit(X).history_[0] for n in (2, 3, 5, 8)]
-    assert np.all(np.diff([one.history_[-1], *ends]) >= -1e-12)  # the first starts are the same ones
-    assert ends[-1] > one.history_[-1]
+    better = []
+    for seed in range(4):
+        settings = {"init": "random", "random_state": seed, "tol": 0.0}
+        one = model.unfitted(3, 1, n_init=1, max_iter=10, **settings).fit(X)
+        ends = [model.unfitted(3, 1, n_init=n, max_iter=0, **settings).fit(X).history_[0] for n in (2, 5)]
+        assert np.all(np.diff([one.history_[-1], *ends]) >= -1e-12)  # the first starts are the same ones
+        better.append(ends[-1] > one.history_[-1] + 1e-6)
+    assert any(better)
 
 
 @every_mixture

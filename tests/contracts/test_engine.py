@@ -15,7 +15,8 @@ from latently.core.drivers import Iteration, LikelihoodFell, Step, best_start, e
 from latently.core.frame import Frame
 from latently.core.sweep import InMemorySweep
 from latently.core.tree import add
-from latently.distributions import Mixture, MixtureParams, gaussian, low_rank
+from latently.distributions import Mixture, MixtureParams
+from latently.distributions import responsibilities as responsibilities_module
 from latently.distributions.mixture import log_density, responsibilities
 from latently.distributions.moments import moment_step, total_moments
 from tests.contracts.models import ALL, BY_EM, BY_NAME, FA, assert_same, rows
@@ -92,7 +93,7 @@ def test_steps_and_kernels_change_nothing_they_are_given(model):
     before = {name: np.array(leaf) for name, leaf in leaves(params)}, block.X.copy(), block.weight.copy()
     density = kernel.prepare(params)
     prepared = {name: np.array(leaf) for name, leaf in leaves(density)}
-    kernel.m_step(kernel.e_step(density, block), params)
+    kernel.m_step(kernel.stats(density, kernel.e_step(density, block)), params)
     assert all(np.array_equal(leaf, before[0][name]) for name, leaf in leaves(params))
     assert all(np.array_equal(leaf, prepared[name]) for name, leaf in leaves(density))
     np.testing.assert_array_equal(block.X, before[1])
@@ -158,43 +159,42 @@ def test_an_error_in_a_thread_is_raised(monkeypatch):
 # -- rows that do not count can be left out ----------------------------------------------------------------
 
 
-def every_row(resp, share):
-    return [np.arange(len(resp))] * resp.shape[1]
-
-
-def nonzero_rows(resp, share):
-    from latently.distributions.responsibilities import rows_that_count
-
-    return rows_that_count(resp, share=2.0)  # never too many
-
-
 @every_model
 @pytest.mark.parametrize("spread", [1.0, 30.0], ids=["soft", "hard"])
-@pytest.mark.parametrize("sparse", [every_row, nonzero_rows])
-def test_sparse_sums_are_the_dense_ones(model, spread, sparse, monkeypatch):
+@pytest.mark.parametrize("lost", [-1e6, -45.0], ids=["every row", "rows that count"])
+def test_sparse_sums_are_the_dense_ones(model, spread, lost, monkeypatch):
     kernel, params = kernel_and_params(model, spread=spread)
     rng = np.random.default_rng(0)
     X = params.components.means[rng.integers(len(params.weights), size=60)] + rng.normal(size=(60, 4))
     block, density = Block(X, rng.uniform(0.2, 3.0, size=60)), kernel.prepare(params)
+    monkeypatch.setattr(responsibilities_module, "_LOST", lost)
 
-    def stats(choice):
-        for module in (gaussian, low_rank):
-            monkeypatch.setattr(module, "rows_that_count", choice)
-        return kernel.e_step(density, block)
+    def stats(most_per_row):
+        monkeypatch.setattr(type(kernel.family), "most_per_row", lambda family, K: most_per_row)
+        joint = kernel.family.evaluate(density, block.X)[0]
+        _, resp = responsibilities_module.respond(joint, block.weight, most_per_row)
+        assert (resp.sparse is None) == (most_per_row == 0)
+        return kernel.stats(density, kernel.e_step(density, block))
 
-    dense, gathered = stats(lambda resp, share: None), stats(sparse)
+    dense, gathered = stats(0), stats(len(params.weights))
     assert_records_agree(gathered, dense, rtol=1e-11, atol=1e-10 * spread**2)
     assert_records_agree(kernel.m_step(gathered, params), kernel.m_step(dense, params), rtol=1e-8, atol=1e-9)
 
 
-def test_rows_that_count():
-    from latently.distributions.responsibilities import rows_that_count
-
-    resp = np.array([[1.0, 0.0], [0.5, 0.5], [1e-30, 1.0], [0.0, 1.0]])
-    kept = rows_that_count(resp, share=0.7)
-    assert [list(rows) for rows in kept] == [[0, 1], [1, 2, 3]]
-    assert rows_that_count(resp, share=0.5) is None
-    assert [list(rows) for rows in rows_that_count(np.array([[1.0, 0.0]]), share=1.0)] == [[0], []]
+def test_responsibilities_that_count():
+    exact = np.array([[1.0, 0.5, 1e-30, 1e-30], [1e-30, 0.5, 1.0, 1.0]])
+    respond = lambda *given: responsibilities_module.respond(np.log(exact), *given)
+    log_norm, resp = respond(None, 1.5)
+    np.testing.assert_allclose(log_norm, 0.0, atol=1e-15)
+    assert resp.dense is None and [list(resp.sparse.of(k)[0]) for k in range(2)] == [[0, 1], [1, 2, 3]]
+    np.testing.assert_allclose(resp.weight, exact.sum(axis=1))
+    assert respond(None, 1.0)[1].sparse is None  # too many
+    weight = np.array([1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_allclose(respond(weight, 1.5)[1].weight, exact @ weight)
+    # the second component lives on what would be left out
+    alone = np.log(np.array([[1.0, 1.0], [1e-30, 1e-31]]))
+    resp = responsibilities_module.respond(alone, None, 2.0)[1]
+    assert resp.sparse is None and resp.weight[1] == pytest.approx(1.1e-30)
 
 
 @every_em_model
@@ -203,7 +203,8 @@ def test_an_empty_component_stays_as_it_was(model):
     if model.one_component:
         pytest.skip("has no second component")
     params = MixtureParams(np.array([0.5, 0.0, 0.5]), params.components)
-    after = kernel.m_step(kernel.e_step(kernel.prepare(params), block_of()), params)
+    density = kernel.prepare(params)
+    after = kernel.m_step(kernel.stats(density, kernel.e_step(density, block_of())), params)
     assert after.weights[1] == 0.0
     np.testing.assert_array_equal(after.components.means[1], params.components.means[1])
     for name, leaf in leaves(after):
@@ -251,7 +252,7 @@ def test_kernels_agree_in_all_namespaces(model, convert, weighted, spread):
 
     def step(kernel, params, block):
         density = kernel.prepare(params)
-        stats = kernel.e_step(density, block)
+        stats = kernel.stats(density, kernel.e_step(density, block))
         scores = log_density(kernel, density, block), responsibilities(kernel, density, block)
         return stats, kernel.m_step(stats, params), kernel.rounding(density), *scores
 

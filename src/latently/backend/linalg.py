@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from scipy import linalg
+from numpy.typing import NDArray
+from scipy import linalg, sparse
 
 from latently.backend.namespace import Array, Floats, namespace
 
@@ -50,6 +53,11 @@ def clamp_spectrum(stack: Array, floor: Array) -> Array:
     values, vectors = xp.linalg.eigh(symmetric(stack / scale))
     values = xp.where(values < 1.0, 1.0, values)
     return scale * symmetric((vectors * values[..., None, :]) @ transpose(vectors))
+
+
+def sparse_matrix(values: Floats, columns: NDArray[np.int64], bounds: list[int], n_columns: int) -> Any:
+    """The matrix with `values` in `columns`, row k of it from bounds[k] to bounds[k + 1]."""
+    return sparse.csr_array((values, columns, bounds), shape=(len(bounds) - 1, n_columns))
 
 
 def leading_eigenpairs(rows: Floats, n_pairs: int) -> tuple[Floats, Floats]:

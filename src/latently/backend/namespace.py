@@ -33,6 +33,15 @@ def double(array: Array) -> Array:
     return array if array.dtype == xp.float64 else xp.astype(array, xp.float64)
 
 
-def on_host(array: Array) -> bool:
-    """Whether the array lies in main memory, where gathering a few rows is cheap."""
-    return str(array_api_compat.device(array)) in ("cpu", "CPU_DEVICE")
+def is_numpy(array: Array) -> bool:
+    """Whether this is a NumPy array, for which some products have a quicker way."""
+    return isinstance(array, np.ndarray)
+
+
+def exp_above(exponents: Array, lowest: float) -> Array:
+    """exp of the exponents, which are raised to `lowest` first; NumPy's are overwritten, to save memory."""
+    if is_numpy(exponents):
+        np.maximum(exponents, lowest, out=exponents)
+        return np.exp(exponents, out=exponents)
+    xp = namespace(exponents)
+    return xp.exp(xp.clip(exponents, min=lowest))

@@ -13,7 +13,7 @@ from functools import cache
 import joblib
 from threadpoolctl import ThreadpoolController
 
-BLOCK_BYTES = 16_000_000  # what a block may hold with all its temporaries: flat memory, large products
+BLOCK_BYTES = 24_000_000  # what a block may hold with all its temporaries: flat memory, large products
 SMALLEST_BLOCK = 256  # rows; below this a second thread costs more than it brings
 
 
@@ -39,6 +39,7 @@ def block_rows(n_rows: int, floats_per_row: int, batch_size: int | None) -> int:
     """Rows per block: `batch_size` if given, else what fits BLOCK_BYTES and keeps all threads busy."""
     if batch_size is not None:
         return batch_size
-    fitting = BLOCK_BYTES // (8 * floats_per_row)
-    shared_out = -(-n_rows // row_threads())
-    return max(SMALLEST_BLOCK, min(fitting, shared_out))
+    n_threads = row_threads()
+    n_blocks = -(-8 * floats_per_row * n_rows // BLOCK_BYTES)
+    n_blocks = n_threads * -(-n_blocks // n_threads)  # so that no thread waits for another's last block
+    return max(SMALLEST_BLOCK, -(-n_rows // n_blocks))

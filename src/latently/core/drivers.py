@@ -31,7 +31,10 @@ class Kernel(Protocol):
         """What every block needs of the parameters, worked out once per sweep."""
 
     def e_step(self, density: Any, block: Any) -> Evaluated:
-        """The statistics of a block: sums over its rows."""
+        """Sums over the rows of a block."""
+
+    def stats(self, density: Any, sums: Any) -> Evaluated:
+        """The statistics of all rows, from the sums of all blocks."""
 
     def m_step(self, stats: Any, params: Any) -> Any:
         """The parameters that maximise Q; `params` are kept where the statistics are empty."""
@@ -93,7 +96,7 @@ def em_step(kernel: Kernel, sweep: Any) -> Callable[[Any], Step[Any]]:
 
     def step(params: Any) -> Step[Any]:
         density = kernel.prepare(params)
-        stats = sweep.sum(lambda block: kernel.e_step(density, block))
+        stats = kernel.stats(density, sweep.sum(lambda block: kernel.e_step(density, block)))
         objective = float(stats.log_likelihood) / float(stats.total_weight) - sweep.frame.log_volume
         return Step(objective, kernel.rounding(density), lambda: kernel.m_step(stats, params))
 

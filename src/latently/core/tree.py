@@ -6,10 +6,14 @@ import dataclasses
 from typing import Any
 
 
-def add(a: Any, b: Any) -> Any:
-    """The field-by-field sum: statistics of two blocks become those of both."""
-    if not dataclasses.is_dataclass(a):
-        return a + b
-    names = [field.name for field in dataclasses.fields(a)]
-    record: Any = type(a)
-    return record(**{name: add(getattr(a, name), getattr(b, name)) for name in names})
+def add(total: Any, part: Any) -> Any:
+    """`total` plus `part`, field by field: statistics of two blocks become those of both.
+
+    The arrays of `total` are used up: a running sum of large statistics is not copied at every block.
+    """
+    if dataclasses.is_dataclass(total):
+        names = [field.name for field in dataclasses.fields(total)]
+        record: Any = type(total)
+        return record(**{name: add(getattr(total, name), getattr(part, name)) for name in names})
+    total += part
+    return total

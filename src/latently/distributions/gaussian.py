@@ -22,7 +22,7 @@ from latently.backend.linalg import (
     transpose,
 )
 from latently.backend.namespace import Array, Floats, double, namespace
-from latently.distributions.responsibilities import rows_that_count
+from latently.distributions.responsibilities import Responsibilities
 
 SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms still have digits
 
@@ -39,7 +39,7 @@ class FullDensity:
 
     means: Array  # (K, D)
     factors: Array  # (G, D, D), G = K or 1
-    stacked: Array  # (D, G D): the factors side by side, in the dtype of wide products
+    whitening: Array  # (G, D + 1, D): U above -mu' U (above zero if shared), in the dtype of wide products
     offsets: Array  # (K, D): mu' U
     constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma|)
 
@@ -61,7 +61,7 @@ class FullGaussian:
 
     def floats_per_row(self, K: int, D: int) -> int:
         """How much memory a row takes on its way through the kernel."""
-        return 3 * D + 3 * K + (D if self.shared else K * D)
+        return 6 * D + 6 * K
 
     def prepare(self, params: FullParams, dtype: str = "float64") -> FullDensity:
         xp = namespace(params.means)
@@ -71,51 +71,55 @@ class FullGaussian:
         U = transpose(xp.linalg.inv(C))
         offsets = (mu[:, None, :] @ U)[:, 0, :]
         constants = -0.5 * (D * math.log(2 * math.pi) + log_determinant(C))
-        stacked = xp.reshape(xp.permute_dims(U, (1, 0, 2)), (D, U.shape[0] * D))
+        last = xp.zeros((1, 1, D), dtype=mu.dtype) if self.shared else -offsets[:, None, :]
         return FullDensity(
             means=mu,
             factors=U,
-            stacked=xp.astype(stacked, getattr(xp, dtype)),
+            whitening=xp.astype(xp.concat([U, last], axis=1), getattr(xp, dtype)),
             offsets=offsets,
             constants=xp.broadcast_to(constants, (mu.shape[0],)),
         )
 
     def evaluate(self, density: FullDensity, X: Array) -> tuple[Array, Array]:
-        """ln N(x; mu_k, Sigma_k) (n, K), and the rows in the dtype of wide products."""
+        """ln N(x; mu_k, Sigma_k) (K, n), and the rows with a one behind, in the dtype of wide products."""
         xp = namespace(X)
-        K, D = density.offsets.shape
-        dtype = density.stacked.dtype
-        if X.dtype != dtype:
-            X = xp.astype(X, dtype)
-        y = X @ density.stacked
+        wide = xp.concat([X, xp.ones((X.shape[0], 1), dtype=X.dtype)], axis=1)
+        wide = xp.astype(wide, density.whitening.dtype, copy=False)
+        whitened = (wide @ density.whitening[g, :, :] for g in range(density.whitening.shape[0]))
         if self.shared:
-            y, m = double(y), density.offsets
-            distance = xp.sum(y * y, axis=1)[:, None] - 2.0 * (y @ m.T) + xp.sum(m * m, axis=1)
+            y, m = double(next(whitened)), density.offsets
+            distance = xp.vecdot(y, y, axis=-1) - 2.0 * (m @ y.T) + xp.vecdot(m, m, axis=-1)[:, None]
         else:
-            y -= xp.reshape(xp.astype(density.offsets, dtype), (1, K * D))
-            y = xp.reshape(y, (-1, K, D))
-            distance = double(xp.vecdot(y, y, axis=-1))
-        return density.constants - 0.5 * distance, X
+            distance = double(xp.stack([xp.vecdot(y, y, axis=-1) for y in whitened]))
+        return density.constants[:, None] - 0.5 * distance, wide[:, :-1]
 
-    def stats(self, density: FullDensity, X: Array, wide: Array, resp: Array) -> FullStats:
+    def most_per_row(self, K: int) -> float:
+        """Responsibilities per row beyond which products over all rows are quicker; measured."""
+        return 0.7 * K
+
+    def sums(self, density: FullDensity, X: Array, wide: Array, resp: Responsibilities) -> FullStats:
         xp = namespace(X)
-        weight = xp.sum(resp, axis=0)
         if self.shared:
-            by_row = xp.sum(resp, axis=1)
-            return FullStats(weight, resp.T @ X, (X.T @ (by_row[:, None] * X))[None, :, :])
-        needed = rows_that_count(resp, share=0.7)
+            sum_xx = X.T @ (resp.by_row[:, None] * X)
+            return FullStats(resp.weight, resp.times(X), sum_xx[None, :, :])
         first, second = [], []
-        for k in range(resp.shape[1]):
-            r, rows = resp[:, k], wide
-            if needed is not None:
-                r, rows = xp.take(r, needed[k]), xp.take(wide, needed[k], axis=0)
+        for k in range(density.means.shape[0]):
+            if resp.dense is not None:
+                r, rows = resp.dense[k, :], wide
+            elif resp.sparse is not None:
+                own, r = resp.sparse.of(k)
+                rows = xp.take(wide, own, axis=0)
             # about the component's own mean, so that the products keep their digits in float32 too
             residual = rows - xp.astype(density.means[k, :], wide.dtype)
             first.append(xp.astype(r, wide.dtype) @ residual)
             residual *= xp.astype(xp.sqrt(r), wide.dtype)[:, None]
             second.append(residual.T @ residual)
-        sums = _about_origin(weight, density.means, double(xp.stack(first)), double(xp.stack(second)))
-        return FullStats(weight, *sums)
+        sums = _about_origin(resp.weight, density.means, double(xp.stack(first)), double(xp.stack(second)))
+        return FullStats(resp.weight, *sums)
+
+    def stats(self, density: FullDensity, sums: FullStats) -> FullStats:
+        """The sums are the statistics already."""
+        return sums
 
     def m_step(self, stats: FullStats, params: FullParams) -> FullParams:
         """Weighted means and covariances (Sigma >= diag(floor)); an empty component stays as it was."""
@@ -152,7 +156,7 @@ class FullGaussian:
         """Roundings of a row's log density: a sum of squares of products with U."""
         xp = namespace(density.factors)
         size = float(xp.max(xp.sum(density.factors**2, axis=(1, 2))))
-        return float(xp.finfo(density.stacked.dtype).eps) * size
+        return float(xp.finfo(density.whitening.dtype).eps) * size
 
     def clamped(self, params: FullParams) -> FullParams:
         """Starting values moved into the region the floor allows."""

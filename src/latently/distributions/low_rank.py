@@ -21,10 +21,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latently.backend.linalg import leading_eigenpairs, log_determinant, symmetric, transpose
+from latently.backend.linalg import (
+    leading_eigenpairs,
+    log_determinant,
+    symmetric,
+    transpose,
+)
 from latently.backend.namespace import Array, Floats, double, namespace
 from latently.distributions.gaussian import SMALLEST_VARIANCE
-from latently.distributions.responsibilities import rows_that_count
+from latently.distributions.responsibilities import Entries, Responsibilities
 
 
 @dataclass(frozen=True)
@@ -42,19 +47,28 @@ class LowRankDensity:
     projections: Array  # (K, D, q): P
     to_factors: Array  # (K, q, q): C^-1, so that E[z|x]' = y' C^-1
     factor_covariances: Array  # (K, q, q): V = (C C')^-1
-    stacked: Array  # (D, K q): [P_1 .. P_K], in the dtype of wide products
-    offsets: Array  # (K q,): P' mu, in that dtype
-    linear: Array  # (D, K): Psi_k^-1 mu_k
-    inverse_noise: Array  # (S, G): 1 / psi
+    stacked: Array  # (K q, D): P_1' above P_2' ..., in the dtype of wide products
+    offsets: Array  # (K q, 1): P' mu, in that dtype
+    linear: Array  # (K, D): Psi_k^-1 mu_k
+    inverse_noise: Array  # (G, S): 1 / psi
     constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma| + mu' Psi^-1 mu)
 
 
 @dataclass(frozen=True)
 class Projected:
-    """A block's rows as the wide products see them."""
+    """What the statistics of a block can take over from its densities."""
 
-    X: Array  # (n, D) in their dtype
-    y: Array  # (n, K, q)
+    X: Array  # (n, D), in the dtype of wide products
+    y: Array  # (K, q, n), likewise
+    squares: Array  # (n, S)
+
+
+@dataclass(frozen=True)
+class ProjectedSums:  # what a block adds up, before factors are worked out of projected rows
+    weight: Array  # (K,)       sum of r
+    sum_x: Array  # (K, D)      sum of r x
+    sum_yx: Array  # (K, q, D)  sum of r y x'
+    sum_square: Array  # (G, S) sum of r x^2, over components if shared, over features if isotropic
 
 
 @dataclass(frozen=True)
@@ -62,9 +76,9 @@ class LowRankStats:  # every field is a sum over rows; m and V are mean and cova
     weight: Array  # (K,)       sum of r
     sum_x: Array  # (K, D)      sum of r x
     sum_z: Array  # (K, q)      sum of r m
-    sum_xz: Array  # (K, D, q)  sum of r x m'
+    sum_zx: Array  # (K, q, D)  sum of r m x'
     sum_zz: Array  # (K, q, q)  sum of r (V + m m')
-    sum_square: Array  # (G, S) sum of r x^2, over components if shared, over features if isotropic
+    sum_square: Array  # (G, S), as above
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,7 @@ class LowRankGaussian:
 
     def floats_per_row(self, K: int, D: int) -> int:
         """How much memory a row takes on its way through the kernel."""
-        return 3 * D + 2 * K * (self.n_factors + 2)
+        return 3 * D + 2 * K * (self.n_factors + 6)
 
     def prepare(self, params: LowRankParams, dtype: str = "float64") -> LowRankDensity:
         xp = namespace(params.means)
@@ -95,9 +109,9 @@ class LowRankGaussian:
         else:
             inverse_C = xp.zeros((K, 0, 0), dtype=mu.dtype)
             P = L
-        offsets = xp.reshape(xp.sum(P * mu[:, :, None], axis=1), (K * q,))
-        stacked = xp.reshape(xp.permute_dims(P, (1, 0, 2)), (D, K * q))
-        inverse_noise = 1.0 / psi.T[: 1 if self.isotropic else D, : 1 if self.shared else K]
+        offsets = xp.reshape(xp.sum(P * mu[:, :, None], axis=1), (K * q, 1))
+        stacked = xp.reshape(transpose(P), (K * q, D))
+        inverse_noise = 1.0 / psi[: 1 if self.shared else K, : 1 if self.isotropic else D]
         return LowRankDensity(
             means=mu,
             projections=P,
@@ -105,49 +119,71 @@ class LowRankGaussian:
             factor_covariances=transpose(inverse_C) @ inverse_C,
             stacked=xp.astype(stacked, getattr(xp, dtype)),
             offsets=xp.astype(offsets, getattr(xp, dtype)),
-            linear=(mu / psi).T,
+            linear=mu / psi,
             inverse_noise=inverse_noise,
             constants=constants,
         )
 
     def evaluate(self, density: LowRankDensity, X: Array) -> tuple[Array, Projected]:
-        """ln N(x; mu_k, Sigma_k) (n, K), and the projected rows."""
+        """ln N(x; mu_k, Sigma_k) (K, n), and the projected rows."""
         xp = namespace(X)
         K, q = density.means.shape[0], self.n_factors
-        log_prob = self._squares(X) @ (-0.5 * density.inverse_noise)  # (n, G)
-        log_prob = log_prob + X @ density.linear
-        log_prob += density.constants
+        squares = self._squares(X)
+        log_prob = density.linear @ X.T
+        log_prob += (-0.5 * density.inverse_noise) @ squares.T  # (G, n)
+        log_prob += density.constants[:, None]
         dtype = density.stacked.dtype
         if X.dtype != dtype:
             X = xp.astype(X, dtype)
-        y = X @ density.stacked
+        y = density.stacked @ X.T
         y -= density.offsets
-        y = xp.reshape(y, (X.shape[0], K, q))
+        y = xp.reshape(y, (K, q, X.shape[0]))
         if q:
-            log_prob += 0.5 * double(xp.vecdot(y, y, axis=-1))
-        return log_prob, Projected(X, y)
+            log_prob += 0.5 * double(xp.sum(y * y, axis=1))
+        return log_prob, Projected(X, y, squares)
 
     def factor_means(self, density: LowRankDensity, projected: Projected) -> Array:
         """E[z | x, k] (n, K, q)."""
-        xp = namespace(projected.y)
-        y = xp.permute_dims(double(projected.y), (1, 0, 2))
-        return xp.permute_dims(y @ density.to_factors, (1, 0, 2))
+        z = transpose(density.to_factors) @ double(projected.y)  # (K, q, n)
+        return namespace(z).permute_dims(z, (2, 0, 1))
 
-    def stats(self, density: LowRankDensity, X: Array, projected: Projected, resp: Array) -> LowRankStats:
-        xp = namespace(X)
-        weight = xp.sum(resp, axis=0)
-        # break-even of gathering rows against the dense product, measured for q = 0 and q = 10
-        needed = rows_that_count(resp, share=(self.n_factors + 2) / (self.n_factors + 27))
-        if needed is None:
-            sums = self._dense_sums(X, projected, resp)
+    def most_per_row(self, K: int) -> float:
+        """Responsibilities per row beyond which products over all rows are quicker; measured."""
+        q = self.n_factors
+        return K * ((q + 2) / (q + 27) if q else 0.15)
+
+    def sums(
+        self, density: LowRankDensity, X: Array, projected: Projected, resp: Responsibilities
+    ) -> ProjectedSums:
+        if resp.sparse is not None and self.n_factors:
+            sum_x, sum_yx, squares = self._gathered_sums(density, projected, resp, resp.sparse)
         else:
-            sums = self._sparse_sums(density, X, projected, resp, needed)
-        return self._from_projected(density, weight, *sums)
+            sum_x, sum_yx, squares = resp.times(X), self._dense_yx(projected, resp), None
+        if self.shared:
+            squares = resp.by_row[None, :] @ projected.squares
+        elif squares is None:
+            squares = resp.times(projected.squares)
+        return ProjectedSums(resp.weight, sum_x, sum_yx, squares)
 
-    def stats_of_moments(
+    def stats(self, density: LowRankDensity, sums: ProjectedSums) -> LowRankStats:
+        """Statistics in z = C^-T y from sums in y = P'(x - mu), which is linear in x; once per sweep."""
+        mu, P, W = density.means, density.projections, density.to_factors
+        weight, sum_yx = sums.weight, sums.sum_yx
+        sum_y = ((sums.sum_x - weight[:, None] * mu)[:, None, :] @ P)[:, 0, :]
+        yy = (sum_yx - sum_y[:, :, None] * mu[:, None, :]) @ P
+        return LowRankStats(
+            weight=weight,
+            sum_x=sums.sum_x,
+            sum_z=(sum_y[:, None, :] @ W)[:, 0, :],
+            sum_zx=transpose(W) @ sum_yx,
+            sum_zz=weight[:, None, None] * density.factor_covariances + symmetric(transpose(W) @ yy @ W),
+            sum_square=sums.sum_square,
+        )
+
+    def sums_of_moments(
         self, density: LowRankDensity, weight: Array, mean: Array, scatter: Array
-    ) -> tuple[Array, LowRankStats]:
-        """Log-likelihood and statistics of one component from the rows' mean and scatter about it.
+    ) -> tuple[Array, ProjectedSums]:
+        """Log-likelihood and sums of one component from the rows' mean and scatter about it.
 
         They are all that a single Gaussian asks of the data, so a pass over the rows is needed only once.
         """
@@ -156,19 +192,16 @@ class LowRankGaussian:
         r = mean - mu
         about_mu = scatter + weight * (r[:, None] * r[None, :])
         second = about_mu @ P  # sum of (x - mu) y'
-        sum_y = weight * (r @ P)
         moment = xp.linalg.diagonal(scatter) + weight * mean**2
         sum_square = xp.sum(moment, axis=0, keepdims=True) if self.isotropic else moment
-        inverse_noise = density.inverse_noise[:, 0]
+        inverse_noise = density.inverse_noise[0, :]
         log_det_part = density.constants[0] + 0.5 * xp.sum(mu**2 * inverse_noise)
         squares = xp.linalg.diagonal(about_mu)
         log_likelihood = weight * log_det_part - 0.5 * (xp.sum(squares * inverse_noise) - xp.sum(P * second))
-        return log_likelihood, self._from_projected(
-            density,
+        return log_likelihood, ProjectedSums(
             xp.reshape(weight, (1,)),
             (weight * mean)[None, :],
-            sum_y[None, :],
-            (second + mu[:, None] * sum_y)[None, :, :],
+            (second.T + (weight * (r @ P))[:, None] * mu)[None, :, :],
             sum_square[None, :],
         )
 
@@ -178,28 +211,29 @@ class LowRankGaussian:
         K, D = stats.sum_x.shape
         filled = stats.weight > 0
         n = xp.where(filled, stats.weight, 1.0)[:, None]  # (K, 1)
-        x_mean = xp.where(filled[:, None], stats.sum_x / n, params.means)
-        z_mean = stats.sum_z / n
-        C_xz = stats.sum_xz - n[:, :, None] * x_mean[:, :, None] * z_mean[:, None, :]
-        C_zz = symmetric(stats.sum_zz - n[:, :, None] * z_mean[:, :, None] * z_mean[:, None, :])
+        x_mean, z_mean = stats.sum_x / n, stats.sum_z / n
+        C_zx = stats.sum_zx - (n * z_mean)[:, :, None] * x_mean[:, None, :]
+        C_zz = symmetric(stats.sum_zz - (n * z_mean)[:, :, None] * z_mean[:, None, :])
         if self.n_factors:
             C_zz = xp.where(filled[:, None, None], C_zz, xp.eye(self.n_factors, dtype=C_zz.dtype))
-            L = transpose(xp.linalg.solve(C_zz, transpose(C_xz)))
+            L = xp.linalg.inv(C_zz) @ C_zx  # (K, q, D), the loadings transposed
         else:
-            L = params.loadings
-        L = xp.where(filled[:, None, None], L, params.loadings)
-        means = xp.where(filled[:, None], x_mean - xp.sum(L * z_mean[:, None, :], axis=2), params.means)
+            L = C_zx
+        means = x_mean - (z_mean[:, None, :] @ L)[:, 0, :]
 
-        explained = stats.weight[:, None] * x_mean**2 + xp.sum(L * C_xz, axis=2)  # (K, D)
+        explained = stats.weight[:, None] * x_mean**2 + xp.sum(L * C_zx, axis=1)  # (K, D)
         if self.shared:
             explained = xp.sum(explained, axis=0, keepdims=True)
         if self.isotropic:
             explained = xp.sum(explained, axis=1, keepdims=True)
         divisor = (xp.sum(stats.weight) if self.shared else n) * (D if self.isotropic else 1)
         psi = xp.broadcast_to((stats.sum_square - explained) / divisor, (K, D))
-        if not self.shared:
-            psi = xp.where(filled[:, None], psi, params.noise_variance)
-        return self.clamped(LowRankParams(means, L, psi))
+        loadings = transpose(L)
+        if not bool(xp.all(filled)):
+            means = xp.where(filled[:, None], means, params.means)
+            loadings = xp.where(filled[:, None, None], loadings, params.loadings)
+            psi = xp.where(filled[:, None] | self.shared, psi, params.noise_variance)
+        return self.clamped(LowRankParams(means, loadings, psi))
 
     def clamped(self, params: LowRankParams) -> LowRankParams:
         """Noise variances raised to the floor; without a floor one that has vanished is an error."""
@@ -215,7 +249,7 @@ class LowRankGaussian:
     def rounding(self, density: LowRankDensity) -> float:
         """Roundings of a row's log density: of the quadratic form's terms, and of the projections squared."""
         xp = namespace(density.means)
-        terms = xp.sum((1.0 + density.means.T**2) * density.inverse_noise, axis=0)
+        terms = xp.sum((1.0 + density.means**2) * density.inverse_noise, axis=1)
         projections = xp.sum(density.projections**2, axis=(1, 2))
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.means, density.stacked))
         return narrow * float(xp.max(terms)) + wide * float(xp.max(projections))
@@ -290,76 +324,45 @@ class LowRankGaussian:
         xp = namespace(self.floor)
         return xp.mean(self.floor, keepdims=True) if self.isotropic else self.floor
 
-    def _dense_sums(self, X: Array, projected: Projected, resp: Array) -> tuple[Array, Array, Array, Array]:
-        """Sums of r x, r y, r x y' and r x^2 by one stacked product over all rows and components."""
-        xp = namespace(X)
-        (n, K), D, q = resp.shape, X.shape[1], self.n_factors
-        sum_x = resp.T @ X
-        weighted_y = projected.y * xp.astype(resp, projected.y.dtype)[:, :, None]
-        sum_y = double(xp.sum(weighted_y, axis=0))
-        sum_xy = double(projected.X.T @ xp.reshape(weighted_y, (n, K * q)))
-        sum_xy = xp.permute_dims(xp.reshape(sum_xy, (D, K, q)), (1, 0, 2))
-        return sum_x, sum_y, sum_xy, self._sum_square(X, resp)
+    def _dense_yx(self, projected: Projected, resp: Responsibilities) -> Array:
+        """Sum of r y x' by one stacked product over all rows and components."""
+        xp = namespace(projected.y)
+        (K, q, n), D = projected.y.shape, projected.X.shape[1]
+        if q == 0:
+            return xp.zeros((K, 0, D), dtype=resp.weight.dtype)
+        weighted_y = projected.y * xp.astype(resp.dense, projected.y.dtype)[:, None, :]
+        return xp.reshape(double(xp.reshape(weighted_y, (K * q, n)) @ projected.X), (K, q, D))
 
-    def _sparse_sums(
-        self, density: LowRankDensity, X: Array, projected: Projected, resp: Array, needed: list[Array]
-    ) -> tuple[Array, Array, Array, Array]:
-        """The same sums over the rows that count, taken about each component's own mean.
+    def _gathered_sums(
+        self, density: LowRankDensity, projected: Projected, resp: Responsibilities, entries: Entries
+    ) -> tuple[Array, Array, Array | None]:
+        """Sums of r x, r y x' and r x^2 over the rows that count, taken about each component's own mean.
 
         So they keep their digits in float32 too; float64 carries them over to the origin.
         """
-        xp = namespace(X)
-        mu = density.means
-        dtype = projected.X.dtype
-        sum_y, products, squares = [], [], []
-        for k, rows in enumerate(needed):
-            r = xp.astype(xp.take(resp[:, k], rows), dtype)
+        xp = namespace(projected.y)
+        mu, dtype = density.means, projected.X.dtype
+        products, squares = [], []
+        for k in range(mu.shape[0]):
+            rows, r = entries.of(k)
+            r = xp.astype(r, dtype)
             residual = xp.take(projected.X, rows, axis=0)
             residual -= xp.astype(mu[k, :], dtype)
-            weighted_y = xp.take(projected.y[:, k, :], rows, axis=0) * r[:, None]
-            sum_y.append(xp.sum(weighted_y, axis=0))
-            products.append(xp.concat([weighted_y, r[:, None]], axis=1).T @ residual)  # (q + 1, D)
+            weighted = xp.concat([xp.take(projected.y[k, :, :], rows, axis=1) * r, r[None, :]])
+            products.append(weighted @ residual)  # (q + 1, D)
             if not self.shared:
                 squares.append(r @ self._squares(residual))
         about_mean = double(xp.stack(products))
-        first, weight = about_mean[:, -1, :], xp.sum(resp, axis=0)[:, None]
-        sum_x, sum_y = first + weight * mu, double(xp.stack(sum_y))
-        sum_xy = transpose(about_mean[:, :-1, :]) + mu[:, :, None] * sum_y[:, None, :]
-        if self.shared:
-            sum_square = self._sum_square(X, resp)
-        else:
+        first, weight = about_mean[:, -1, :], resp.weight[:, None]
+        sum_y = (first[:, None, :] @ density.projections)[:, 0, :]
+        sum_yx = about_mean[:, :-1, :] + sum_y[:, :, None] * mu[:, None, :]
+        sum_square = None
+        if not self.shared:
             shift = 2.0 * first * mu + weight * mu**2
             if self.isotropic:
                 shift = xp.sum(shift, axis=1, keepdims=True)
             sum_square = double(xp.stack(squares)) + shift
-        return sum_x, sum_y, sum_xy, sum_square
-
-    def _sum_square(self, X: Array, resp: Array) -> Array:
-        if self.shared:
-            resp = namespace(resp).sum(resp, axis=1, keepdims=True)
-        return resp.T @ self._squares(X)
-
-    def _from_projected(
-        self,
-        density: LowRankDensity,
-        weight: Array,
-        sum_x: Array,
-        sum_y: Array,
-        sum_xy: Array,
-        sum_square: Array,
-    ) -> LowRankStats:
-        """Statistics in z from sums in y: m = C^-T y, and sum of r y y' = P' (sum of r (x - mu) y')."""
-        centred = sum_xy - density.means[:, :, None] * sum_y[:, None, :]
-        yy = transpose(density.projections) @ centred
-        W = density.to_factors
-        return LowRankStats(
-            weight=weight,
-            sum_x=sum_x,
-            sum_z=(sum_y[:, None, :] @ W)[:, 0, :],
-            sum_xz=sum_xy @ W,
-            sum_zz=weight[:, None, None] * density.factor_covariances + symmetric(transpose(W) @ yy @ W),
-            sum_square=sum_square,
-        )
+        return first + weight * mu, sum_yx, sum_square
 
     def _principal(self, residual: Floats, weight: float) -> tuple[Floats, Floats]:
         """Loadings (D, q) and noise (D,) by PCA of rows about their mean, each scaled by its root weight."""

@@ -7,14 +7,14 @@ Written once: families say what a row's density is and what their statistics are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from latently.backend.namespace import Array, Floats, namespace
 from latently.core.block import Block
-from latently.distributions.responsibilities import normalise
+from latently.distributions.responsibilities import normalise, respond
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -26,16 +26,10 @@ class MixtureParams:
 
 
 @dataclass(frozen=True)
-class MixtureDensity:
-    log_weights: Array  # (K,), -inf for a component that has died
-    components: Any  # the family's density
-
-
-@dataclass(frozen=True)
 class MixtureStats:
     log_likelihood: Array  # sum of w log p(x)
     total_weight: Array  # sum of w
-    components: Any  # the family's statistics; its `weight` (K,) is the sum of w r
+    components: Any  # the family's sums, then its statistics; their `weight` (K,) is the sum of w r
 
 
 @dataclass(frozen=True)
@@ -45,27 +39,25 @@ class Mixture:
     family: Any
     dtype: str = "float64"
 
-    def prepare(self, params: MixtureParams) -> MixtureDensity:
+    def prepare(self, params: MixtureParams) -> Any:
+        """The family's density with weights in its constants: it evaluates to ln pi_k p(x | k)."""
         xp = namespace(params.weights)
         alive = params.weights > 0
         log_weights = xp.where(alive, xp.log(xp.where(alive, params.weights, 1.0)), -xp.inf)
-        return MixtureDensity(log_weights, self.family.prepare(params.components, self.dtype))
+        density = self.family.prepare(params.components, self.dtype)
+        return replace(density, constants=density.constants + log_weights)
 
-    def log_joint(self, density: MixtureDensity, block: Block) -> Array:
-        """ln pi_k + ln p(x | k), (n, K), in float64."""
-        return self.family.evaluate(density.components, block.X)[0] + density.log_weights
-
-    def e_step(self, density: MixtureDensity, block: Block) -> MixtureStats:
+    def e_step(self, density: Any, block: Block) -> MixtureStats:
         xp = namespace(block.X)
-        log_prob, latent = self.family.evaluate(density.components, block.X)
-        log_norm, resp = normalise(log_prob + density.log_weights)
-        if block.weight is None:
-            total = xp.asarray(float(len(block)), dtype=xp.float64)
-        else:
-            log_norm, resp = log_norm * block.weight, resp * block.weight[:, None]
-            total = xp.sum(block.weight)
-        components = self.family.stats(density.components, block.X, latent, resp)
-        return MixtureStats(xp.sum(log_norm), total, components)
+        log_joint, latent = self.family.evaluate(density, block.X)
+        log_norm, resp = respond(log_joint, block.weight, self.family.most_per_row(log_joint.shape[0]))
+        sums = self.family.sums(density, block.X, latent, resp)
+        return MixtureStats(xp.sum(resp.by_row * log_norm), xp.sum(resp.by_row), sums)
+
+    def stats(self, density: Any, sums: MixtureStats) -> MixtureStats:
+        """The statistics of a whole sweep from its added sums."""
+        components = self.family.stats(density, sums.components)
+        return MixtureStats(sums.log_likelihood, sums.total_weight, components)
 
     def m_step(self, stats: MixtureStats, params: MixtureParams) -> MixtureParams:
         """pi_k = N_k / N, and the family's own step."""
@@ -74,8 +66,8 @@ class Mixture:
             self.family.m_step(stats.components, params.components),
         )
 
-    def rounding(self, density: MixtureDensity) -> float:
-        return 32.0 * (_EPS + float(self.family.rounding(density.components)))
+    def rounding(self, density: Any) -> float:
+        return 32.0 * (_EPS + float(self.family.rounding(density)))
 
     def clamped(self, params: MixtureParams) -> MixtureParams:
         return MixtureParams(params.weights, self.family.clamped(params.components))
@@ -108,11 +100,11 @@ class Mixture:
         return mean, xp.sqrt(xp.sum(pi * (within + (mu - mean) ** 2), axis=0))
 
 
-def responsibilities(kernel: Mixture, density: MixtureDensity, block: Block) -> Array:
+def responsibilities(kernel: Mixture, density: Any, block: Block) -> Array:
     """(n, K) posterior probabilities of the components."""
-    return normalise(kernel.log_joint(density, block))[1]
+    return normalise(kernel.family.evaluate(density, block.X)[0])[1].T
 
 
-def log_density(kernel: Mixture, density: MixtureDensity, block: Block) -> Array:
+def log_density(kernel: Mixture, density: Any, block: Block) -> Array:
     """(n,) ln p(x)."""
-    return normalise(kernel.log_joint(density, block))[0]
+    return normalise(kernel.family.evaluate(density, block.X)[0])[0]

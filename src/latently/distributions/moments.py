@@ -60,12 +60,10 @@ def moment_step(
 
     def step(params: MixtureParams) -> Step[MixtureParams]:
         density = kernel.prepare(params)
-        log_likelihood, stats = kernel.family.stats_of_moments(
-            density.components, moments.weight, mean, scatter
-        )
+        log_likelihood, sums = kernel.family.sums_of_moments(density, moments.weight, mean, scatter)
         objective = float(log_likelihood / moments.weight) - frame.log_volume
-        all_stats = MixtureStats(log_likelihood, moments.weight, stats)
-        return Step(objective, kernel.rounding(density), lambda: kernel.m_step(all_stats, params))
+        stats = kernel.stats(density, MixtureStats(log_likelihood, moments.weight, sums))
+        return Step(objective, kernel.rounding(density), lambda: kernel.m_step(stats, params))
 
     return step
 

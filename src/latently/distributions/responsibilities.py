@@ -1,53 +1,110 @@
 """From log joint densities to responsibilities, and which of them are worth a product.
 
-Responsibilities are mostly zero once a mixture has found its clusters. A row whose weight for a
-component is below rounding can be left out of that component's sums.
+Responsibilities are laid out (K, n), components first: sums over components then run along rows.
+They are mostly zero once a mixture has found its clusters. A row whose weight for a component is below
+rounding can be left out of that component's sums.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from latently.backend.namespace import Array, namespace, on_host
+import numpy as np
 
-_NEGLIGIBLE = -700.0
+from latently.backend.linalg import sparse_matrix
+from latently.backend.namespace import Array, Floats, exp_above, is_numpy, namespace
+
+_NEGLIGIBLE = -700.0  # exponents below this are taken for minus infinity
+_LOST = -45.0  # nats below the largest at which a responsibility is lost to rounding
 
 
 def normalise(log_joint: Array) -> tuple[Array, Array]:
-    """log sum_k exp (n,) and the responsibilities (n, K).
+    """log sum_k exp (n,) and the responsibilities (K, n); `log_joint` is used up.
 
     A row so far away that every density underflows has log density -inf and equal responsibilities.
     """
     xp = namespace(log_joint)
-    largest = xp.max(log_joint, axis=1, keepdims=True)
+    largest = xp.max(log_joint, axis=0)
     lost = ~xp.isfinite(largest)
     if bool(xp.any(lost)):
         log_joint = xp.where(lost, 0.0, log_joint)
         largest = xp.where(lost, 0.0, largest)
-    # exp is ten times slower where it underflows, so it stops at e^-700, which is then taken for zero
-    resp = xp.exp(xp.clip(log_joint - largest, min=_NEGLIGIBLE))
+    log_joint -= largest
+    # exp is ten times slower where it underflows, so it stops short of that
+    resp = exp_above(log_joint, _NEGLIGIBLE)
     resp -= math.exp(_NEGLIGIBLE)
-    total = xp.sum(resp, axis=1, keepdims=True)
+    total = xp.sum(resp, axis=0)
     resp /= total
-    log_norm = xp.where(lost, -xp.inf, largest + xp.log(total))
-    return log_norm[:, 0], resp
+    return xp.where(lost, -xp.inf, largest + xp.log(total)), resp
 
 
-def rows_that_count(resp: Array, share: float) -> list[Array] | None:
-    """For each component the rows it needs, or None if they are more than `share` of all (n, K) pairs.
+@dataclass(frozen=True)
+class Entries:
+    """Responsibilities that count, component after component."""
 
-    What is left out of a component adds up to less than one rounding of what is kept. Gathering rows
-    pays in main memory only: on a GPU the answer is None.
+    rows: Array  # (M,)
+    values: Array  # (M,)
+    bounds: list[int]  # (K + 1,): entries bounds[k] to bounds[k + 1] are those of component k
+
+    def of(self, k: int) -> tuple[Array, Array]:
+        """Rows and values of one component."""
+        own = slice(self.bounds[k], self.bounds[k + 1])
+        return self.rows[own], self.values[own]
+
+
+@dataclass(frozen=True)
+class Responsibilities:
+    """What rows weigh for components: all of it, or only what is not lost to rounding."""
+
+    weight: Array  # (K,): sum over rows
+    by_row: Array  # (n,): sum over components, the weight of the row
+    dense: Array | None  # (K, n)
+    sparse: Entries | None  # in place of `dense`
+
+    def times(self, rows: Array) -> Array:
+        """Sum over rows of responsibility times row, (K, columns)."""
+        if self.sparse is None:
+            return self.dense @ rows
+        matrix = sparse_matrix(self.sparse.values, self.sparse.rows, self.sparse.bounds, len(rows))
+        return matrix @ rows
+
+
+def respond(
+    log_joint: Array, row_weight: Array | None, most_per_row: float
+) -> tuple[Array, Responsibilities]:
+    """log p(x) (n,) and weighted responsibilities; sparse where no more than `most_per_row` count.
+
+    Gathering rows pays in main memory only, so for other arrays than NumPy's they are dense.
     """
-    if not on_host(resp):
+    xp = namespace(log_joint)
+    by_row = xp.ones(log_joint.shape[1], dtype=log_joint.dtype) if row_weight is None else row_weight
+    found = _sparse(log_joint, by_row, most_per_row) if is_numpy(log_joint) else None
+    if found is not None:
+        return found
+    log_norm, resp = normalise(log_joint)
+    if row_weight is not None:
+        resp *= row_weight
+    return log_norm, Responsibilities(xp.sum(resp, axis=1), by_row, resp, None)
+
+
+def _sparse(log_joint: Floats, by_row: Floats, most_per_row: float) -> tuple[Floats, Responsibilities] | None:
+    """None if many responsibilities count, or if a component has no more here than is left out of it."""
+    K, n = log_joint.shape
+    largest = np.max(log_joint, axis=0)
+    if not np.all(np.isfinite(largest)):
         return None
-    xp = namespace(resp)
-    n, K = resp.shape
-    threshold = xp.max(resp, axis=0) * (float(xp.finfo(resp.dtype).eps) / n)
-    needed = resp > threshold
-    counts = xp.sum(xp.astype(needed, xp.int64), axis=0)
-    if int(xp.sum(counts)) > share * n * K:
+    needed = log_joint > largest + _LOST
+    if np.count_nonzero(needed) > most_per_row * n:
         return None
-    rows = xp.nonzero(xp.matrix_transpose(needed))[1]
-    ends = [int(end) for end in xp.cumulative_sum(counts)]
-    return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    flat = np.flatnonzero(needed)
+    rows = flat % n
+    values = np.exp(log_joint.reshape(-1)[flat] - largest[rows])
+    total = np.bincount(rows, weights=values, minlength=n)
+    values *= (by_row / total)[rows]
+    weight = np.bincount(flat // n, weights=values, minlength=K)
+    left_out = n * np.max(by_row) * math.exp(_LOST)
+    if left_out > np.finfo(np.float64).eps * np.min(weight):
+        return None
+    bounds = np.searchsorted(flat, n * np.arange(K + 1)).tolist()
+    return largest + np.log(total), Responsibilities(weight, by_row, None, Entries(rows, values, bounds))

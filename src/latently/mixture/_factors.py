@@ -95,7 +95,7 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         """
         means = self._rows_of(X, lambda *at: _posterior(*at)[1])
         kernel = self._kernel()
-        return means, kernel.prepare(self._parameters()).components.factor_covariances
+        return means, kernel.prepare(self._parameters()).factor_covariances
 
     def transform(self, X):
         """Posterior means of the factors, averaged over components, (n_samples, n_factors)."""
@@ -157,6 +157,6 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
 
 def _posterior(kernel, density, block):
     """Responsibilities (n, K), factor means (n, K, q) and log densities (n,) of a block."""
-    log_prob, y = kernel.family.evaluate(density.components, block.X)
-    log_norm, resp = normalise(log_prob + density.log_weights)
-    return resp, kernel.family.factor_means(density.components, y), log_norm
+    log_joint, projected = kernel.family.evaluate(density, block.X)
+    log_norm, resp = normalise(log_joint)
+    return resp.T, kernel.family.factor_means(density, projected), log_norm
