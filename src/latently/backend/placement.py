@@ -13,7 +13,7 @@ from functools import cache
 import joblib
 from threadpoolctl import ThreadpoolController
 
-BLOCK_BYTES = 24_000_000  # what a block may hold with all its temporaries: flat memory, large products
+BLOCK_BYTES = 48_000_000  # what a block may hold with all its temporaries: flat memory, large products
 SMALLEST_BLOCK = 256  # rows; below this a second thread costs more than it brings
 
 
