@@ -81,7 +81,7 @@ class FullGaussian:
         )
 
     def evaluate(self, density: FullDensity, X: Array) -> tuple[Array, Array]:
-        """ln N(x; mu_k, Sigma_k) (K, n), and the rows with a one behind, in the dtype of wide products."""
+        """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and rows for `sums`."""
         xp = namespace(X)
         wide = xp.concat([X, xp.ones((X.shape[0], 1), dtype=X.dtype)], axis=1)
         wide = xp.astype(wide, density.whitening.dtype, copy=False)

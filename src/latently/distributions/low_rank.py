@@ -128,7 +128,7 @@ class LowRankGaussian:
         )
 
     def evaluate(self, density: LowRankDensity, X: Array) -> tuple[Array, Projected]:
-        """ln N(x; mu_k, Sigma_k) (K, n), and the projected rows."""
+        """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and projected rows."""
         xp = namespace(X)
         K, q = density.means.shape[0], self.n_factors
         squares = self._squares(X)

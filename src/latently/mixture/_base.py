@@ -157,7 +157,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
                 f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations; "
                 "raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,  # where `fit` was called
             )
         return result
 
@@ -174,9 +174,8 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         check_choice("dtype", self.dtype, ("float64", "float32"))
         check_seed(self.random_state)
         check_flag("warm_start", self.warm_start)
-        check_integer(
-            "verbose", int(self.verbose) if self.verbose in (True, False) else self.verbose, least=0
-        )
+        if not isinstance(self.verbose, (bool, np.bool_)):
+            check_integer("verbose", self.verbose, least=0)
         check_callbacks(self.callbacks)
 
     def _check_features(self, D):
@@ -206,7 +205,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         warnings.warn(
             f"X has constant features ({listed}); their variance is held at noise_floor",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,  # where `fit` was called
         )
 
     def _start(self, kernel, block, frame):
