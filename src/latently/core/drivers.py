@@ -7,8 +7,9 @@ from it, and how to go on. A driver takes steps until the objective settles.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 Params = TypeVar("Params")
@@ -138,12 +139,14 @@ def run(
 
 
 def best_start(
-    step: Callable[[Params], Step[Params]], starts: Sequence[Params], *, n_steps: int, stop: StopRule
+    step: Callable[[Params], Step[Params]], starts: Iterable[Params], *, n_steps: int, stop: StopRule
 ) -> Params:
     """The end of the best of several short runs; a single start is returned as it is."""
-    if len(starts) == 1:
-        return starts[0]
-    ends = [run(step, start, max_iter=n_steps, stop=stop) for start in starts]
+    starts = iter(starts)
+    first, second = next(starts), next(starts, None)
+    if second is None:
+        return first
+    ends = (run(step, start, max_iter=n_steps, stop=stop) for start in chain([first, second], starts))
     return max(ends, key=lambda end: end.history[-1]).params
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -32,15 +33,27 @@ class Progress:
         self._bar.start()
         return self
 
+    def starts(self, starts: Iterable[Any]) -> Iterator[Any]:
+        """The starts one by one, each told of when it has been found and is about to be tried."""
+        for number, start in enumerate(starts, 1):
+            self._say(f"{self.title}: trying start {number}")
+            yield start
+
     def __call__(self, iteration: Iteration) -> None:
         value = f"{iteration.objective:.6f}"
         if self._bar is None:
             gain = "" if math.isinf(iteration.gain) else f"  (+{iteration.gain:.3g})"
-            print(f"{self.title}: iteration {iteration.number}, log-likelihood per row {value}{gain}")
+            self._say(f"{self.title}: iteration {iteration.number}, log-likelihood per row {value}{gain}")
             return
         if self._task is None:
             self._task = self._bar.add_task(self.title, total=iteration.max_iter, objective=value)
         self._bar.update(self._task, completed=iteration.number, objective=value)
+
+    def _say(self, text: str) -> None:
+        if self._bar is None:
+            print(text)
+        else:
+            self._bar.console.print(text)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

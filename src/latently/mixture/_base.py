@@ -143,11 +143,10 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
 
     def _fitted_in(self, kernel, block, frame):
         """Parameters, history and the like, in the frame."""
-        start = self._start(kernel, block, frame)
         with Progress(type(self).__name__) if self.verbose else nullcontext() as progress:
             result = run(
                 self._step(kernel, block, frame),
-                start,
+                self._start(kernel, block, frame, progress),
                 max_iter=self.max_iter,
                 stop=relative(self.tol),
                 callbacks=[*(self.callbacks or ()), *([progress] if progress else ())],
@@ -208,7 +207,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             stacklevel=5,  # where `fit` was called
         )
 
-    def _start(self, kernel, block, frame):
+    def _start(self, kernel, block, frame, progress=None):
         """Starting values in the frame: what the user gave, what an earlier fit left, or our own."""
         D = block.X.shape[1]
         inward = (-frame.shift / frame.scale, 1.0 / frame.scale)
@@ -227,11 +226,16 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         starts = _starts.starting_values(
             kernel, K, self.init, self.n_init, self.random_state, sample, frame, means
         )
-        if given:  # ours, with what the user gave in its place
-            outward = [self._from_kernel(kernel.moved(s, frame.shift, frame.scale)) for s in starts]
-            mixed = [self._to_kernel({**ours, **given}) for ours in outward]
-            starts = [kernel.clamped(kernel.moved(params, *inward)) for params in mixed]
-            starts = [self._near(start, "means_init") for start in starts]
+
+        def with_given(start):
+            ours = self._from_kernel(kernel.moved(start, frame.shift, frame.scale))
+            params = self._to_kernel({**ours, **given})
+            return self._near(kernel.clamped(kernel.moved(params, *inward)), "means_init")
+
+        if given:
+            starts = map(with_given, starts)
+        if progress:
+            starts = progress.starts(starts)
         as_it_is = Frame(np.zeros(D), np.ones(D), frame.log_volume)  # the sample is in the frame already
         short = em_step(kernel, self._sweep(kernel, Block(*sample), as_it_is))
         return best_start(short, starts, n_steps=_starts.SHORT_RUN, stop=relative(self.tol))

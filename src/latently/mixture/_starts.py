@@ -42,7 +42,7 @@ def canonical_sample(block, frame, limit, rows_at_a_time):
 
 
 def starting_values(kernel, n_components, init, n_init, random_state, sample, frame, means=None):
-    """`n_init` starts, alternating between k-means in the user's units and on standardised features.
+    """Yields `n_init` starts, in turn by k-means in the user's units and on standardised features.
 
     Units carry meaning in some tables and pictures and are arbitrary in others; the short runs that follow
     tell which. Given `means`, or one component, leave nothing to chance: there is one start.
@@ -51,15 +51,14 @@ def starting_values(kernel, n_components, init, n_init, random_state, sample, fr
     if means is not None or n_components == 1:
         if means is None:
             means = np.average(X, axis=0, weights=weight)[None, :]
-        return [kernel.from_partition(X, weight, nearest(X, means), means)]
+        yield kernel.from_partition(X, weight, nearest(X, means), means)
+        return
     rng = check_random_state(random_state)
-    starts = []
     for i in range(n_init):
         standardised = i % 2 == 1
         units = np.ones_like(frame.scale) if standardised else frame.scale / frame.scale.max()
         labels = partition(X * units, weight, n_components, init, rng.randint(2**31 - 1))
-        starts.append(kernel.from_partition(X, weight, labels, part_means(X, weight, labels, n_components)))
-    return starts
+        yield kernel.from_partition(X, weight, labels, part_means(X, weight, labels, n_components))
 
 
 def partition(X, weight, n_components, init, seed):
