@@ -244,7 +244,7 @@ WRONG = {
     "n_init": [0, -1, 1.5, "4", None],
     "init": ["kmean", None, 3, ["kmeans"], np.zeros(3)],
     "noise_floor": [-1e-6, "none", None, np.nan, np.inf],
-    "accelerate": ["squarem", True, 1],
+    "accelerate": ["faster", True, 1],
     "batch_size": [0, -5, 1.5, "all"],
     "dtype": ["float16", "int64", "double", None, 64],
     "random_state": ["seed", -1, 1.5, [1, "a"]],

@@ -27,6 +27,9 @@ from latently.distributions.responsibilities import Responsibilities
 SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms still have digits
 
 
+_LARGEST_LOG = 300.0  # of a standard deviation; a guess beyond is out of the question
+
+
 @dataclass(frozen=True)
 class FullParams:
     means: Array  # (K, D)
@@ -161,6 +164,23 @@ class FullGaussian:
     def clamped(self, params: FullParams) -> FullParams:
         """Starting values moved into the region the floor allows."""
         return FullParams(params.means, self.bounded(params.covariances))
+
+    def to_vector(self, params: FullParams) -> Array:
+        """Means and the Cholesky factors of the covariances, their diagonals in logs, as one vector."""
+        xp = namespace(params.means)
+        C = xp.linalg.cholesky(params.covariances)
+        eye = xp.eye(C.shape[-1], dtype=C.dtype)
+        # the factor with its diagonal replaced by its logarithm; zeros above it stay zeros
+        logs = xp.log(xp.where(eye > 0, C, 1.0))
+        return xp.concat([xp.reshape(params.means, (-1,)), xp.reshape(xp.where(eye > 0, logs, C), (-1,))])
+
+    def from_vector(self, vector: Array, like: FullParams) -> FullParams:
+        xp = namespace(vector)
+        size = like.means.shape[0] * like.means.shape[1]
+        C = xp.reshape(vector[size:], like.covariances.shape)
+        eye = xp.eye(C.shape[-1], dtype=C.dtype)
+        C = xp.where(eye > 0, xp.exp(xp.clip(C, max=_LARGEST_LOG)), C)
+        return self.clamped(FullParams(xp.reshape(vector[:size], like.means.shape), C @ transpose(C)))
 
     def moved(self, params: FullParams, shift: Array, scale: Array) -> FullParams:
         """The parameters of shift + scale * x."""

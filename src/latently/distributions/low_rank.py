@@ -257,6 +257,23 @@ class LowRankGaussian:
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.means, density.stacked))
         return narrow * float(xp.max(terms)) + wide * float(xp.max(projections))
 
+    def to_vector(self, params: LowRankParams) -> Array:
+        """Means, loadings and standard deviations of the noise as one vector.
+
+        A noise variance without use falls like 1/t^2, ever more slowly; its root can be led to the floor.
+        """
+        xp = namespace(params.means)
+        parts = (params.means, params.loadings, xp.sqrt(params.noise_variance))
+        return xp.concat([xp.reshape(part, (-1,)) for part in parts])
+
+    def from_vector(self, vector: Array, like: LowRankParams) -> LowRankParams:
+        xp = namespace(vector)
+        K, D, q = like.loadings.shape
+        means, loadings = vector[: K * D], vector[K * D : K * D * (q + 1)]
+        deviation = xp.clip(xp.reshape(vector[K * D * (q + 1) :], (K, D)), min=0.0)
+        params = LowRankParams(xp.reshape(means, (K, D)), xp.reshape(loadings, (K, D, q)), deviation**2)
+        return self.clamped(params)
+
     def moved(self, params: LowRankParams, shift: Array, scale: Array) -> LowRankParams:
         """The parameters of shift + scale * x."""
         return LowRankParams(

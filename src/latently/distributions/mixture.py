@@ -16,6 +16,7 @@ from latently.backend.namespace import Array, Floats, namespace
 from latently.core.block import Block
 from latently.distributions.responsibilities import normalise, respond
 
+_DEAD = 1e-300  # a component of less weight has died
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -75,6 +76,21 @@ class Mixture:
     def moved(self, params: MixtureParams, shift: Array, scale: Array) -> MixtureParams:
         """The parameters of the mixture of shift + scale * x."""
         return MixtureParams(params.weights, self.family.moved(params.components, shift, scale))
+
+    def to_vector(self, params: MixtureParams) -> Array:
+        """All parameters as one vector without bounds: log weights, then the family's."""
+        xp = namespace(params.weights)
+        log_weights = xp.log(xp.clip(params.weights, min=_DEAD))
+        return xp.concat([log_weights, self.family.to_vector(params.components)])
+
+    def from_vector(self, vector: Array, like: MixtureParams) -> MixtureParams:
+        """The parameters of a vector; components that were dead stay so."""
+        xp = namespace(vector)
+        K = like.weights.shape[0]
+        log_weights = vector[:K] - xp.max(vector[:K])
+        weights = xp.where(like.weights > _DEAD, xp.exp(log_weights), 0.0)
+        components = self.family.from_vector(vector[K:], like.components)
+        return MixtureParams(weights / xp.sum(weights), components)
 
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> MixtureParams:
         """Starting values from a partition of some rows and the means of its K parts.

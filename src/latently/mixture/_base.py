@@ -20,6 +20,7 @@ from latently.core.drivers import best_start, em_step, relative, run
 from latently.core.frame import Frame
 from latently.core.progress import Progress
 from latently.core.saving import SavedMixin
+from latently.core.squarem import squarem
 from latently.core.sweep import InMemorySweep
 from latently.distributions.mixture import Mixture, log_density, responsibilities
 from latently.mixture import _starts
@@ -144,8 +145,9 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
     def _fitted_in(self, kernel, block, frame):
         """Parameters, history and the like, in the frame."""
         with Progress(type(self).__name__) if self.verbose else nullcontext() as progress:
+            step = self._step(kernel, block, frame)
             result = run(
-                self._step(kernel, block, frame),
+                squarem(step, kernel) if self.accelerate == "squarem" else step,
                 self._start(kernel, block, frame, progress),
                 max_iter=self.max_iter,
                 stop=relative(self.tol),
@@ -167,7 +169,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         check_integer("n_init", self.n_init, least=1)
         check_choice("init", self.init, _starts.INITS)
         check_number("noise_floor", self.noise_floor, least=0)
-        check_choice("accelerate", self.accelerate, (None,))
+        check_choice("accelerate", self.accelerate, (None, "squarem"))
         if self.batch_size is not None:
             check_integer("batch_size", self.batch_size, least=1)
         check_choice("dtype", self.dtype, ("float64", "float32"))

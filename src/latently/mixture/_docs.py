@@ -21,8 +21,9 @@ _SHARED = """
     noise_floor : float, default=1e-6
         No variance falls below this fraction of the feature's variance in the data (of the mean variance,
         if the variance is isotropic). Variances at the floor maximise the likelihood under that bound.
-    accelerate : None
-        Reserved for accelerated EM.
+    accelerate : {None, "squarem"}, default=None
+        "squarem" takes longer steps where EM creeps; an iteration is then up to three passes over the data.
+        The likelihood never falls and the fixed points are those of EM.
     batch_size : int, optional
         Rows in a block; by default what fits in a few megabytes.
     dtype : {"float64", "float32"}, default="float64"

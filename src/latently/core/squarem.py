@@ -1,0 +1,66 @@
+"""SQUAREM: EM with longer strides.
+
+EM creeps where much of the information is missing: its error shrinks by nearly the same factor, in nearly
+the same direction, step after step. Two steps tell both, so the place where they lead can be guessed. A
+guess is kept only where the objective is at least that of plain EM: the objective never falls and the
+fixed points are the same. Varadhan & Roland (2008), Scandinavian Journal of Statistics 35, scheme S3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from latently.backend.namespace import Array, namespace
+from latently.core.drivers import Step
+
+
+class Chart(Protocol):
+    """Parameters as a point in a space without bounds, and back."""
+
+    def to_vector(self, params: Any) -> Array: ...
+
+    def from_vector(self, vector: Array, like: Any) -> Any:
+        """The parameters at a point, shaped like others; a ValueError where the point is out of reach."""
+
+
+def squarem(step: Callable[[Any], Step[Any]], chart: Chart) -> Callable[[Any], Step[Any]]:
+    """A step worth several: two plain ones, a guess where they lead, and a plain one from there."""
+
+    def longer(params: Any) -> Step[Any]:
+        here = step(params)
+
+        def following() -> Any:
+            once = here.following()
+            second = step(once)
+            twice = second.following()
+            guess = _extrapolated(chart, params, once, twice)
+            if guess is None:
+                return twice
+            try:
+                third = step(guess)
+                better = math.isfinite(third.objective) and third.objective >= second.objective
+                return third.following() if better else twice
+            except (ValueError, FloatingPointError):  # a guess at which the model breaks down
+                return twice
+
+        return Step(here.objective, here.rounding, following)
+
+    return longer
+
+
+def _extrapolated(chart: Chart, start: Any, once: Any, twice: Any) -> Any:
+    """Where steps that shrink by a constant factor would end; None where steps do not shrink."""
+    x0, x1, x2 = (chart.to_vector(params) for params in (start, once, twice))
+    xp = namespace(x0)
+    r = x1 - x0
+    v = (x2 - x1) - r
+    length, bend = float(xp.linalg.vector_norm(r)), float(xp.linalg.vector_norm(v))
+    if not length > bend > 0:
+        return None
+    stride = length / bend
+    try:
+        return chart.from_vector(x0 + 2.0 * stride * r + stride**2 * v, like=twice)
+    except ValueError:
+        return None

@@ -1,0 +1,108 @@
+"""Longer steps: nothing but the number of passes changes."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.preprocessing import scale
+
+from latently.core.drivers import Step, relative, run
+from latently.core.squarem import squarem
+from latently.distributions import Mixture
+from latently.mixture import MFA, FactorAnalysis
+from tests.contracts.models import BY_EM, rows
+
+every_em_model = pytest.mark.parametrize("model", BY_EM, ids=str)
+
+
+@every_em_model
+def test_vectors_are_parameters_and_back(model):
+    known = model.known(model.example(np.random.default_rng(0), 4, 3, 2))
+    kernel, params = Mixture(known._family(np.full(4, 1e-6))), known._parameters()
+    vector = kernel.to_vector(params)
+    assert vector.ndim == 1 and np.all(np.isfinite(vector))
+    again = kernel.from_vector(vector, like=params)
+    np.testing.assert_allclose(again.weights, params.weights, rtol=1e-12)
+    np.testing.assert_allclose(kernel.to_vector(again), vector, rtol=1e-10, atol=1e-10)
+
+
+@every_em_model
+@pytest.mark.parametrize("seed", range(3))
+def test_likelihood_never_falls(model, seed):
+    X = rows(np.random.default_rng(seed), 80, 5)
+    settings = {"random_state": 0, "tol": 0.0}
+    longer = model.unfitted(2, 2, accelerate="squarem", max_iter=60, **settings).fit(X)
+    assert np.all(np.diff(longer.history_) > -1e-10)
+    # a long step is at least as good as a plain one from the same place
+    plain = model.unfitted(2, 2, max_iter=1, **settings).fit(X)
+    assert longer.history_[1] >= plain.history_[1] - 1e-10
+    assert longer.history_[0] == plain.history_[0]
+
+
+def passes_of(model, X, monkeypatch):
+    """Passes over the data of a fit, after the starts."""
+    counts = []
+    step_of = type(model)._step
+
+    def counted(self, *given):
+        step = step_of(self, *given)
+        return lambda params: counts.append(1) or step(params)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(model), "_step", counted)
+        model.fit(X)
+    return len(counts)
+
+
+@pytest.mark.parametrize(
+    "data, make, times",
+    [
+        ("digits", lambda **given: MFA(10, 6, **given), 2.5),
+        ("wine", lambda **given: MFA(3, 3, **given), 3.0),
+        ("iris", lambda **given: MFA(3, 2, **given), 5.0),
+        ("iris", lambda **given: FactorAnalysis(2, **given), 5.0),
+    ],
+    ids=["digits MFA", "wine MFA", "iris MFA", "iris FA"],
+)
+def test_fewer_passes(data, make, times, monkeypatch):
+    X = {
+        "digits": lambda: load_digits().data + np.random.default_rng(0).random((1797, 64)),
+        "wine": lambda: scale(load_wine().data),
+        "iris": lambda: load_iris().data,
+    }[data]()
+    settings = {"random_state": 0, "tol": 1e-8, "max_iter": 20000}
+    plain, longer = make(**settings), make(accelerate="squarem", **settings)
+    assert passes_of(plain, X, monkeypatch) > times * passes_of(longer, X, monkeypatch)
+    assert longer.history_[-1] > plain.history_[-1] - 1e-4
+
+
+class Line:
+    """Numbers on a line as parameters."""
+
+    def to_vector(self, params):
+        return np.array([params])
+
+    def from_vector(self, vector, like):
+        if vector[0] > 50:
+            raise ValueError("out of reach")
+        return float(vector[0])
+
+
+def test_steps_of_constant_ratio_are_seen_through():
+    """Steps that shrink by 0.9 lead to 10 at once."""
+    step = squarem(lambda at: Step(-abs(at - 10.0), 0.0, lambda: 10 - 0.9 * (10 - at)), Line())
+    assert step(0.0).following() == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("limit", [10.0, 1000.0], ids=["worse", "out of reach"])
+def test_a_bad_guess_is_dropped(limit):
+    """Beyond 3 the objective breaks down, or the chart ends: two plain steps are taken."""
+    objective = lambda at: -abs(at - limit) if at < 3 else -1e9
+    step = squarem(lambda at: Step(objective(at), 0.0, lambda: limit - 0.9 * (limit - at)), Line())
+    plain = limit - 0.81 * limit
+    assert step(0.0).following() == pytest.approx(plain)
+
+
+def test_a_run_takes_the_steps():
+    step = squarem(lambda at: Step(-((at - 10.0) ** 2), 0.0, lambda: 10 - 0.9 * (10 - at)), Line())
+    result = run(step, 0.0, max_iter=50, stop=relative(1e-9))
+    assert result.converged and result.n_iter <= 3 and result.params == pytest.approx(10.0)
