@@ -118,7 +118,7 @@ def test_long_doubles_beyond_float64(name, X):
         (None, "None|2D array|NoneType|scalar"),
         (sparse.eye(5).tocsr(), "[Ss]parse"),
     ],
-    ids="1-D 3-D scalar rows columns list one-row strings objects complex ragged None sparse".split(),  # noqa: SIM905
+    ids="1-D 3-D scalar rows columns list one-row strings objects complex ragged None sparse".split(),
 )
 def test_shapes_and_dtypes(name, bad, message):
     with pytest.raises((ValueError, TypeError), match=message):
@@ -138,7 +138,7 @@ def test_shapes_and_dtypes(name, bad, message):
         lambda X: X.astype(">f8"),
         lambda X: np.frombuffer(np.ascontiguousarray(X).tobytes()).reshape(X.shape),  # read-only
     ],
-    ids="list frame fortran strided reversed object longdouble big-endian read-only".split(),  # noqa: SIM905
+    ids="list frame fortran strided reversed object longdouble big-endian read-only".split(),
 )
 def test_other_containers_give_the_same_fit(name, X, give):
     model = make(name).fit(give(X))
@@ -207,7 +207,7 @@ def test_one_row_left_by_the_weights(name, X):
         (np.ones(N) * 1j, "sample_weight|[Cc]omplex"),
         (np.full(N, 1e308), "sample_weight"),  # their sum overflows
     ],
-    ids="negative zero nan inf short 2-D column scalar strings empty complex overflow".split(),  # noqa: SIM905
+    ids="negative zero nan inf short 2-D column scalar strings empty complex overflow".split(),
 )
 def test_weights(name, X, weights, message):
     with pytest.raises((ValueError, TypeError), match=message):
@@ -217,7 +217,7 @@ def test_weights(name, X, weights, message):
 @pytest.mark.parametrize(
     "weights",
     [-np.ones(N), np.zeros(N), np.full(N, np.nan), np.ones(N - 1), np.ones((N, 1))],
-    ids="negative zero nan short column".split(),  # noqa: SIM905
+    ids="negative zero nan short column".split(),
 )
 @pytest.mark.parametrize("name", ["full", "fa", "mfa"])
 def test_weights_of_score(name, X, weights):
