@@ -9,6 +9,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from latently.backend import placement
 from latently.backend.namespace import to_numpy
 from latently.core.block import Block, summarise
 from latently.core.drivers import Iteration, LikelihoodFell, Step, best_start, em_step, relative, run
@@ -154,6 +155,21 @@ def test_an_error_in_a_thread_is_raised(monkeypatch):
 
     with pytest.raises(ZeroDivisionError):
         sweep.sum(broken)
+
+
+def test_blas_threads_are_given_back():
+    """Two fits in two threads, the first ending first: what they found is there again after the second."""
+    threads_of = lambda: [library["num_threads"] for library in placement._blas().info()]
+    with placement._blas().limit(limits=2):
+        before = threads_of()
+        first, second = placement.one_blas_thread(), placement.one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        assert set(threads_of()) == {1}
+        first.__exit__(None, None, None)
+        assert set(threads_of()) == {1}
+        second.__exit__(None, None, None)
+        assert threads_of() == before
 
 
 # -- rows that do not count can be left out ----------------------------------------------------------------

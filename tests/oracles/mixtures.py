@@ -3,7 +3,8 @@
     k ~ pi     z ~ N(0, I_q)     x | z, k ~ N(mu_k + L_k z, diag(psi_k))
 
 N rows, D features, K components, q factors; loops over rows and components, D x D algebra.
-Nothing here is shared with the library. Sections: 0 tools, 1 Gaussian mixture, 2 factor analysis, 3 PPCA, 4 MFA, 5 MPPCA.
+Nothing here is shared with the library. Sections: 0 tools, 1 Gaussian mixture, 2 factor analysis, 3 PPCA,
+4 MFA, 5 MPPCA.
 
 Plain arrays everywhere, tied or not: weights (K,), means (K, D), covs (K, D, D),
 loadings (K, D, q), noise (K, D) (variances). sample_weight (N,) multiplies responsibilities.

@@ -6,9 +6,10 @@ machine is shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from contextlib import AbstractContextManager
 from functools import cache
+from typing import Any
 
 import joblib
 from threadpoolctl import ThreadpoolController
@@ -28,11 +29,37 @@ def row_threads() -> int:
     return int(max(1, min([joblib.cpu_count(), *allowed])))
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
+class _Limit:
+    """The limit on BLAS threads, held as long as anyone needs it.
+
+    It belongs to the process: were every fit to save and restore it on its own, two fits in two threads could
+    leave it behind.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._limiter: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._holders == 0:
+                self._limiter = _blas().limit(limits=1)
+            self._holders += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                self._limiter.restore_original_limits()
+
+
+_LIMIT = _Limit()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
     """BLAS calls inside are single-threaded; the rows are what is shared out."""
-    with _blas().limit(limits=1):
-        yield
+    return _LIMIT
 
 
 def block_rows(n_rows: int, floats_per_row: int, batch_size: int | None) -> int:
