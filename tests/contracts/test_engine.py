@@ -207,10 +207,12 @@ def test_responsibilities_that_count():
     assert respond(None, 1.0)[1].sparse is None  # too many
     weight = np.array([1.0, 2.0, 3.0, 4.0])
     np.testing.assert_allclose(respond(weight, 1.5)[1].weight, exact @ weight)
-    # the second component lives on what would be left out
-    alone = np.log(np.array([[1.0, 1.0], [1e-30, 1e-31]]))
-    resp = responsibilities_module.respond(alone, None, 2.0)[1]
-    assert resp.sparse is None and resp.weight[1] == pytest.approx(1.1e-30)
+    # a component that hardly shows, and one that is dead
+    faint = np.log(np.array([[1.0, 1.0, 1.0], [1e-30, 1e-31, 1e-60], [1e-320, 1e-320, 1e-320]]))
+    faint[2] = -np.inf
+    resp = responsibilities_module.respond(faint, None, 3.0)[1]
+    assert [list(resp.sparse.of(k)[0]) for k in range(3)] == [[0, 1, 2], [0, 1], []]
+    np.testing.assert_allclose(resp.weight, [3.0, 1.1e-30, 0.0])
 
 
 @every_em_model

@@ -11,18 +11,25 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latently.backend.linalg import sparse_matrix
 from latently.backend.namespace import Array, Floats, exp_above, is_numpy, namespace
 
 _NEGLIGIBLE = -700.0  # exponents below this are taken for minus infinity
-_LOST = -45.0  # nats below the largest at which a responsibility is lost to rounding
+_LOST = -45.0  # nats below a component's largest responsibility at which others are lost to rounding
 
 
 def normalise(log_joint: Array) -> tuple[Array, Array]:
-    """log sum_k exp (n,) and the responsibilities (K, n); `log_joint` is used up.
+    """log sum_k exp (n,) and the responsibilities (K, n); `log_joint` is used up."""
+    return _dense(*_below_largest(log_joint))
 
-    A row so far away that every density underflows has log density -inf and equal responsibilities.
+
+def _below_largest(log_joint: Array) -> tuple[Array, Array, Array]:
+    """The largest entry of each row (n,), which rows have none (n,), and how far the others are below (K, n).
+
+    A row so far away that every density underflows has no largest: its log density is minus infinity and
+    its responsibilities are equal.
     """
     xp = namespace(log_joint)
     largest = xp.max(log_joint, axis=0)
@@ -31,8 +38,13 @@ def normalise(log_joint: Array) -> tuple[Array, Array]:
         log_joint = xp.where(lost, 0.0, log_joint)
         largest = xp.where(lost, 0.0, largest)
     log_joint -= largest
+    return largest, lost, log_joint
+
+
+def _dense(largest: Array, lost: Array, below: Array) -> tuple[Array, Array]:
+    xp = namespace(below)
     # exp is ten times slower where it underflows, so it stops short of that
-    resp = exp_above(log_joint, _NEGLIGIBLE)
+    resp = exp_above(below, _NEGLIGIBLE)
     resp -= math.exp(_NEGLIGIBLE)
     total = xp.sum(resp, axis=0)
     resp /= total
@@ -79,32 +91,26 @@ def respond(
     """
     xp = namespace(log_joint)
     by_row = xp.ones(log_joint.shape[1], dtype=log_joint.dtype) if row_weight is None else row_weight
-    found = _sparse(log_joint, by_row, most_per_row) if is_numpy(log_joint) else None
-    if found is not None:
-        return found
-    log_norm, resp = normalise(log_joint)
+    largest, lost, below = _below_largest(log_joint)
+    if is_numpy(below) and not lost.any():
+        needed = below > np.max(below, axis=1, keepdims=True) + _LOST
+        if np.count_nonzero(needed) <= most_per_row * len(by_row):
+            return _sparse(largest, below, needed, by_row)
+    log_norm, resp = _dense(largest, lost, below)
     if row_weight is not None:
         resp *= row_weight
     return log_norm, Responsibilities(xp.sum(resp, axis=1), by_row, resp, None)
 
 
-def _sparse(log_joint: Floats, by_row: Floats, most_per_row: float) -> tuple[Floats, Responsibilities] | None:
-    """None if many responsibilities count, or if a component has no more here than is left out of it."""
-    K, n = log_joint.shape
-    largest = np.max(log_joint, axis=0)
-    if not np.all(np.isfinite(largest)):
-        return None
-    needed = log_joint > largest + _LOST
-    if np.count_nonzero(needed) > most_per_row * n:
-        return None
+def _sparse(
+    largest: Floats, below: Floats, needed: NDArray[np.bool_], by_row: Floats
+) -> tuple[Floats, Responsibilities]:
+    K, n = below.shape
     flat = np.flatnonzero(needed)
     rows = flat % n
-    values = np.exp(log_joint.reshape(-1)[flat] - largest[rows])
+    values = np.exp(below.reshape(-1)[flat])
     total = np.bincount(rows, weights=values, minlength=n)
     values *= (by_row / total)[rows]
     weight = np.bincount(flat // n, weights=values, minlength=K)
-    left_out = n * np.max(by_row) * math.exp(_LOST)
-    if left_out > np.finfo(np.float64).eps * np.min(weight):
-        return None
     bounds = np.searchsorted(flat, n * np.arange(K + 1)).tolist()
     return largest + np.log(total), Responsibilities(weight, by_row, None, Entries(rows, values, bounds))
