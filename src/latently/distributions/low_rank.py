@@ -49,7 +49,7 @@ class LowRankDensity:
     factor_covariances: Array  # (K, q, q): V = (C C')^-1
     stacked: Array  # (K q, D): P_1' above P_2' ..., in the dtype of wide products
     offsets: Array  # (K q, 1): P' mu, in that dtype
-    linear: Array  # (K, D): Psi_k^-1 mu_k
+    linear: Array | None  # (K, D): Psi_k^-1 mu_k; None if it stands below the projections in `stacked`
     inverse_noise: Array  # (G, S): 1 / psi
     constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma| + mu' Psi^-1 mu)
 
@@ -113,7 +113,9 @@ class LowRankGaussian:
             inverse_C = xp.zeros((K, 0, 0), dtype=mu.dtype)
             P = L
         offsets = xp.reshape(xp.sum(P * mu[:, :, None], axis=1), (K * q, 1))
-        stacked = xp.reshape(transpose(P), (K * q, D))
+        stacked, linear = xp.reshape(transpose(P), (K * q, D)), mu / psi
+        if dtype == "float64":  # one product for both
+            stacked, linear = xp.concat([stacked, linear]), None
         inverse_noise = 1.0 / psi[: 1 if self.shared else K, : 1 if self.isotropic else D]
         return LowRankDensity(
             means=mu,
@@ -122,7 +124,7 @@ class LowRankGaussian:
             factor_covariances=transpose(inverse_C) @ inverse_C,
             stacked=xp.astype(stacked, getattr(xp, dtype)),
             offsets=xp.astype(offsets, getattr(xp, dtype)),
-            linear=mu / psi,
+            linear=linear,
             inverse_noise=inverse_noise,
             constants=constants,
         )
@@ -131,19 +133,18 @@ class LowRankGaussian:
         """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and projected rows."""
         xp = namespace(X)
         K, q = density.means.shape[0], self.n_factors
-        squares = self._squares(X)
-        log_prob = density.linear @ X.T
-        log_prob += (-0.5 * density.inverse_noise) @ squares.T  # (G, n)
-        log_prob += density.constants[:, None]
-        dtype = density.stacked.dtype
-        if X.dtype != dtype:
-            X = xp.astype(X, dtype)
-        y = density.stacked @ X.T
+        wide = xp.astype(X, density.stacked.dtype, copy=False)
+        products = density.stacked @ wide.T
+        y = products[: K * q, :]
         y -= density.offsets
         y = xp.reshape(y, (K, q, X.shape[0]))
+        log_prob = products[K * q :, :] if density.linear is None else density.linear @ X.T
+        squares = self._squares(X)
+        log_prob += (-0.5 * density.inverse_noise) @ squares.T  # (G, n)
+        log_prob += density.constants[:, None]
         if q:
             log_prob += 0.5 * double(xp.sum(y * y, axis=1))
-        return log_prob, Projected(X, y, squares)
+        return log_prob, Projected(wide, y, squares)
 
     def factor_means(self, density: LowRankDensity, projected: Projected) -> Array:
         """E[z | x, k] (n, K, q)."""
