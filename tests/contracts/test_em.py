@@ -531,7 +531,7 @@ def test_the_same_seed_gives_the_same_fit(model, init):
     assert_same(model.theta(first), model.theta(again), rtol=0, atol=0)
     assert_same(model.theta(third), model.theta(fourth), rtol=0, atol=0)
     # nobody else's chance is used up
-    np.testing.assert_array_equal(state, np.random.get_state()[1])  # noqa: NPY002
+    np.testing.assert_array_equal(state, np.random.get_state()[1])  # noqa: NPY002 (as above)
 
 
 @every_em_model

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import linalg
 
 from latently.backend.linalg import diagonals, leading_eigenpairs, symmetric, with_fixed_signs
-from latently.backend.namespace import Array, double, namespace, to_numpy
+from latently.backend.namespace import Array, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.drivers import Step
 from latently.core.frame import Frame
@@ -42,11 +42,9 @@ def total_moments(sweep: Any) -> Moments:
 
     def moments(block: Block) -> Moments:
         xp = namespace(block.X)
-        weighted = (
-            block.X if block.weight is None else block.X * xp.astype(block.weight, block.X.dtype)[:, None]
-        )
+        weighted = block.X if block.weight is None else block.X * block.weight[:, None]
         total = xp.asarray(block.total_weight(), dtype=xp.float64)
-        return Moments(total, double(xp.sum(weighted, axis=0)), double(weighted.T @ block.X))
+        return Moments(total, xp.sum(weighted, axis=0), weighted.T @ block.X)
 
     total: Moments = sweep.sum(moments)
     return total
@@ -85,7 +83,7 @@ def principal_fit(family: LowRankGaussian, sweep: Any) -> MixtureParams:
             values, vectors = linalg.eigh(covariance, subset_by_index=[D - kept, D - 1])
             values, vectors = values[::-1], with_fixed_signs(vectors[:, ::-1])
     else:
-        rows = to_numpy(double(sweep.rows(lambda block: block.X)))
+        rows = to_numpy(sweep.rows(lambda block: block.X))
         weight = np.ones(N) if sweep.block.weight is None else to_numpy(sweep.block.weight)
         mean = np.average(rows, axis=0, weights=weight)
         rows = (rows - mean) * np.sqrt(weight / weight.sum())[:, None]

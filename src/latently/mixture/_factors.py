@@ -101,7 +101,7 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         """Posterior means of the factors, averaged over components, (n_samples, n_factors)."""
 
         def averaged(kernel, density, block):
-            resp, means, _ = _posterior(kernel, density, block)
+            resp, means = _posterior(kernel, density, block)
             return np.sum(resp[:, :, None] * means, axis=1)
 
         return self._rows_of(X, averaged)
@@ -146,7 +146,7 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         L, mu = params.components.loadings, params.components.means
 
         def noiseless(kernel, density, block):
-            resp, means, _ = _posterior(kernel, density, block)
+            resp, means = _posterior(kernel, density, block)
             weighted = resp[:, :, None] * means
             K, D, q = L.shape
             stacked = np.moveaxis(L, 1, 2).reshape(K * q, D)
@@ -156,7 +156,7 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
 
 
 def _posterior(kernel, density, block):
-    """Responsibilities (n, K), factor means (n, K, q) and log densities (n,) of a block."""
+    """Responsibilities (n, K) and factor means (n, K, q) of a block."""
     log_joint, projected = kernel.family.evaluate(density, block.X)
-    log_norm, resp = normalise(log_joint)
-    return resp.T, kernel.family.factor_means(density, projected), log_norm
+    _, resp = normalise(log_joint)
+    return resp.T, kernel.family.factor_means(density, projected)
