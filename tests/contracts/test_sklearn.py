@@ -29,6 +29,8 @@ CHECKED = [cls() for cls in dict.fromkeys(model.cls for model in ALL)]
 CHECKED += [model.unfitted(2, 1, tol=1e-3) for model in ALL]
 
 
+# the checks hand targets of all kinds to every estimator
+@pytest.mark.filterwarnings("ignore:y is ignored:UserWarning")
 @parametrize_with_checks(CHECKED)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.preprocessing import scale
 
-from latently.core.drivers import Step, relative, run
+from latently.core.drivers import State, Step, relative, run
 from latently.core.squarem import squarem
 from latently.distributions import Mixture
 from latently.mixture import MFA, FactorAnalysis
@@ -104,5 +104,5 @@ def test_a_bad_guess_is_dropped(limit):
 
 def test_a_run_takes_the_steps():
     step = squarem(lambda at: Step(-((at - 10.0) ** 2), 0.0, lambda: 10 - 0.9 * (10 - at)), Line())
-    result = run(step, 0.0, max_iter=50, stop=relative(1e-9))
+    result = run(step, State.at(0.0), max_iter=50, stop=relative(1e-9))
     assert result.converged and result.n_iter <= 3 and result.params == pytest.approx(10.0)

@@ -18,13 +18,41 @@ def namespace(*arrays: Array) -> Namespace:
     return array_api_compat.array_namespace(*arrays)
 
 
+def device(array: Array) -> Any:
+    """Where the array lives."""
+    return array_api_compat.device(array)
+
+
 def to_numpy(array: Array) -> NDArray[Any]:
     """The same values as a NumPy array, copied from the device if need be."""
     if isinstance(array, np.ndarray):
         return array
-    if array_api_compat.is_torch_array(array):
+    if is_torch(array):
         return np.asarray(array.detach().cpu())
     return np.asarray(array)
+
+
+def like(values: Any, array: Array) -> Array:
+    """The values in the namespace and on the device of `array`, in their own dtype."""
+    xp = namespace(array)
+    return xp.asarray(to_numpy(values) if hasattr(values, "shape") else values, device=device(array))
+
+
+def zeros(shape: tuple[int, ...], array: Array) -> Array:
+    """Zeros in float64 where `array` lives."""
+    xp = namespace(array)
+    return xp.zeros(shape, dtype=xp.float64, device=device(array))
+
+
+def ones(shape: tuple[int, ...], array: Array) -> Array:
+    """Ones in float64 where `array` lives."""
+    return zeros(shape, array) + 1.0
+
+
+def eye(n: int, array: Array) -> Array:
+    """The unit matrix in float64 where `array` lives."""
+    xp = namespace(array)
+    return xp.eye(n, dtype=xp.float64, device=device(array))
 
 
 def double(array: Array) -> Array:
@@ -33,9 +61,31 @@ def double(array: Array) -> Array:
     return array if array.dtype == xp.float64 else xp.astype(array, xp.float64)
 
 
+def contiguous(array: Array) -> Array:
+    """The array laid out in one run, row by row."""
+    if is_torch(array):
+        return array.contiguous()
+    return np.ascontiguousarray(array) if is_numpy(array) else array
+
+
+def is_floating(array: Array) -> bool:
+    return bool(namespace(array).isdtype(array.dtype, "real floating"))
+
+
 def is_numpy(array: Array) -> bool:
     """Whether this is a NumPy array, for which some products have a quicker way."""
     return isinstance(array, np.ndarray)
+
+
+def is_torch(array: Array) -> bool:
+    return bool(array_api_compat.is_torch_array(array))
+
+
+def is_native(array: Any) -> bool:
+    """Whether estimators work on such arrays as they are, besides NumPy's."""
+    if not array_api_compat.is_array_api_obj(array) or is_numpy(array):
+        return False
+    return is_torch(array) or array_api_compat.is_array_api_strict_namespace(namespace(array))
 
 
 def exp_above(exponents: Array, lowest: float) -> Array:

@@ -7,14 +7,18 @@ machine is shared.
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
 import joblib
 from threadpoolctl import ThreadpoolController
 
+from latently.backend.namespace import Array, is_torch
+
 BLOCK_BYTES = 48_000_000  # what a block may hold with all its temporaries: flat memory, large products
+DEVICE_BLOCK_BYTES = 8_000_000_000  # on an accelerator large blocks keep it busy
 SMALLEST_BLOCK = 256  # rows; below this a second thread costs more than it brings
 
 
@@ -62,11 +66,48 @@ def one_blas_thread() -> AbstractContextManager[None]:
     return _LIMIT
 
 
-def block_rows(n_rows: int, floats_per_row: int, batch_size: int | None) -> int:
-    """Rows per block: `batch_size` if given, else what fits BLOCK_BYTES and keeps all threads busy."""
+def on_device(array: Array) -> bool:
+    """Whether the array lives on an accelerator."""
+    return is_torch(array) and array.device.type != "cpu"
+
+
+def threads_for(array: Array) -> int:
+    """Threads over the rows of such an array; torch brings its own."""
+    return 1 if is_torch(array) else row_threads()
+
+
+def block_rows(X: Array, floats_per_row: int, batch_size: int | None) -> int:
+    """Rows per block: `batch_size` if given, else what fits in memory meant for blocks, for all threads."""
     if batch_size is not None:
         return batch_size
-    n_threads = row_threads()
-    n_blocks = -(-8 * floats_per_row * n_rows // BLOCK_BYTES)
-    n_blocks = n_threads * -(-n_blocks // n_threads)  # so that no thread waits for another's last block
+    n_rows, n_threads = int(X.shape[0]), threads_for(X)
+    n_blocks = -(-8 * floats_per_row * n_rows // _block_bytes(X))
+    n_blocks = max(
+        1, n_threads * -(-n_blocks // n_threads)
+    )  # so that no thread waits for another's last block
     return max(SMALLEST_BLOCK, -(-n_rows // n_blocks))
+
+
+def _block_bytes(X: Array) -> int:
+    if not on_device(X) or X.device.type != "cuda":
+        return BLOCK_BYTES
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(X.device)
+    return int(min(DEVICE_BLOCK_BYTES, max(BLOCK_BYTES, free // 4)))
+
+
+@contextmanager
+def exact_products(X: Array) -> Iterator[None]:
+    """No TF32 inside, which torch may have been told to use: it costs 0.1 nats a row."""
+    if not is_torch(X):
+        yield
+        return
+    import torch
+
+    allowed = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(allowed)

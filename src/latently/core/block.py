@@ -2,61 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
 
-from latently.backend.namespace import Array, double, namespace
+from latently.backend.namespace import Array, is_floating, like, namespace
 
 
 @dataclass(frozen=True)
 class Block:
     """Some rows of the data. Sweeps slice it without knowing what the fields mean."""
 
-    X: Array  # (n, D), as the user gave it: any real dtype
-    weight: Array | None = None  # (n,), > 0; None where every row counts once
+    X: Array  # (n, D), as the user gave it; in the frame of a kernel float64, and zero where not observed
+    weight: Array | None = None  # (n,), >= 0; None where every row counts once
+    allowed: Array | None = None  # (n, K) bool: components a row may come from; None where it may from all
+    observed: Array | None = None  # (n, D) bool; None where nothing is missing, or not looked at yet
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
 
     def __getitem__(self, rows: slice) -> Block:
-        return Block(self.X[rows, :], None if self.weight is None else self.weight[rows])
+        return Block(*(None if field is None else field[rows, ...] for field in self._fields()))
+
+    def where(self, chosen: Array) -> Block:
+        """The rows for which `chosen` (n,) is true."""
+        return self.take(namespace(self.X).nonzero(chosen)[0])
+
+    def take(self, index: Array) -> Block:
+        """The rows of these numbers, in their order."""
+        xp = namespace(self.X)
+        index = like(index, self.X)
+        return Block(*(None if field is None else xp.take(field, index, axis=0) for field in self._fields()))
+
+    def looked_at(self) -> Block:
+        """With `observed` filled in: what is not a number was not observed."""
+        xp = namespace(self.X)
+        if not is_floating(self.X) or not bool(xp.isnan(xp.sum(self.X))):  # a sum tells of a NaN in one go
+            return self
+        missing = xp.isnan(self.X)
+        if not bool(xp.any(missing)):  # infinities of both signs
+            return self
+        return Block(self.X, self.weight, self.allowed, ~missing)
+
+    def telling(self) -> Block:
+        """Without rows that say nothing: those of no weight, and those unobserved as well as unlabelled."""
+        xp = namespace(self.X)
+        kept = None if self.weight is None else self.weight > 0
+        if self.observed is not None:
+            known = xp.any(self.observed, axis=1)
+            if self.allowed is not None:
+                known = known | ~xp.all(self.allowed, axis=1)
+            kept = known if kept is None else kept & known
+        if kept is None or bool(xp.all(kept)):
+            return self
+        block = self.where(kept)
+        complete = block.observed is None or bool(xp.all(block.observed))
+        return replace(block, observed=None) if complete else block
 
     def total_weight(self) -> float:
         """The number of rows, each counted with its weight."""
         return float(len(self)) if self.weight is None else float(namespace(self.weight).sum(self.weight))
 
+    def _fields(self) -> tuple[Array | None, ...]:
+        return self.X, self.weight, self.allowed, self.observed
+
 
 def slices(n_rows: int, rows_at_a_time: int) -> list[slice]:
     """All rows, some at a time."""
     return [slice(i, min(i + rows_at_a_time, n_rows)) for i in range(0, n_rows, rows_at_a_time)]
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Weighted mean and standard deviation of each feature, and whether it ever changes."""
-
-    mean: Array  # (D,)
-    deviation: Array  # (D,)
-    constant: Array  # (D,) bool
-
-
-def summarise(block: Block, rows_at_a_time: int) -> Summary:
-    """Two passes: ranges first, so that neither an offset nor the units can spoil the moments."""
-    xp = namespace(block.X)
-    pieces = [block[rows] for rows in slices(len(block), rows_at_a_time)]
-    low = reduce(xp.minimum, [double(xp.min(piece.X, axis=0)) for piece in pieces])
-    high = reduce(xp.maximum, [double(xp.max(piece.X, axis=0)) for piece in pieces])
-    constant = low == high
-    middle = 0.5 * low + 0.5 * high
-    half_range = xp.where(constant, 1.0, high - middle)
-
-    total, total_square = 0.0, 0.0
-    for piece in pieces:
-        u = (double(piece.X) - middle) / half_range  # in [-1, 1]
-        weighted = u if piece.weight is None else u * piece.weight[:, None]
-        total = total + xp.sum(weighted, axis=0)
-        total_square = total_square + xp.sum(weighted * u, axis=0)
-    n = block.total_weight()
-    mean = total / n
-    spread = xp.sqrt(xp.where(total_square / n > mean**2, total_square / n - mean**2, 0.0))
-    return Summary(middle + half_range * mean, half_range * spread, constant)

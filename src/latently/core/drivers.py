@@ -77,6 +77,23 @@ class Result(Generic[Params]):
     history: list[float]
     n_iter: int
     converged: bool
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class State(Generic[Params]):
+    """Where a run stands between two steps: all that it takes to go on as if nothing had happened."""
+
+    params: Params  # not looked at yet
+    previous: Params  # to which the last entry of `history` belongs
+    history: list[float]
+    n_iter: int
+    rounding: float
+
+    @classmethod
+    def at(cls, params: Params) -> State[Params]:
+        """Before the first step."""
+        return cls(params, params, [], 0, 0.0)
 
 
 class LikelihoodFell(RuntimeError):
@@ -92,62 +109,106 @@ def relative(tol: float) -> StopRule:
     return stop
 
 
-def em_step(kernel: Kernel, sweep: Any) -> Callable[[Any], Step[Any]]:
-    """The EM step of a kernel over the rows of a sweep."""
+def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[Any], Step[Any]]:
+    """The EM step of a kernel over the rows of a sweep.
+
+    `log_volume` is what the log-likelihood per row in the sweep's frame is above that in the user's units.
+    """
 
     def step(params: Any) -> Step[Any]:
         density = kernel.prepare(params)
-        stats = kernel.stats(density, sweep.sum(lambda block: kernel.e_step(density, block)))
-        objective = float(stats.log_likelihood) / float(stats.total_weight) - sweep.frame.log_volume
+        stats = kernel.stats(density, sweep.sum(kernel.e_step, density))
+        objective = float(stats.log_likelihood) / float(stats.total_weight) - log_volume
         return Step(objective, kernel.rounding(density), lambda: kernel.m_step(stats, params))
 
     return step
 
 
+class Counted(Generic[Params]):
+    """A step that counts how often it is taken: passes over the data."""
+
+    def __init__(self, step: Callable[[Params], Step[Params]]):
+        self.step = step
+        self.n_passes = 0
+
+    def __call__(self, params: Params) -> Step[Params]:
+        self.n_passes += 1
+        return self.step(params)
+
+
 def run(
     step: Callable[[Params], Step[Params]],
-    params: Params,
+    start: State[Params],
     *,
     max_iter: int,
     stop: StopRule,
     callbacks: Iterable[Callback] = (),
+    between: Callable[[State[Params]], None] = lambda state: None,
 ) -> Result[Params]:
-    """At most `max_iter` steps from `params`; each callback sees every iteration and may return True to end.
+    """Steps until the objective settles, at most until iteration `max_iter`.
 
-    The objective is looked at before every step and once after the last, and may not fall. Where rounding
-    is coarse, the last step may lead down a little; then the run ends with the place before it.
+    Each callback sees every iteration and may return True to end; `between` sees the state between two. The
+    objective is looked at before every step and once after the last, and may not fall. Where rounding is
+    coarse, the last step may lead down a little; then the run ends with the place before it. So does a run
+    that the user interrupts.
     """
     callbacks = list(callbacks)
-    history: list[float] = []
-    n_iter, rounding = 0, 0.0
-    previous = params
+    state, history = start, list(start.history)
     while True:
-        taken = step(params)
+        params, n_iter = state.params, state.n_iter
+        try:
+            taken = step(params)
+        except KeyboardInterrupt:
+            if not history:
+                raise
+            return Result(state.previous, history, n_iter - 1, False, interrupted=True)
         gain = taken.objective - history[-1] if history else math.inf
-        rounding = max(rounding, taken.rounding)  # of both ends of the step
+        rounding = max(state.rounding, taken.rounding)  # of both ends of the step
         _check(taken.objective, gain, rounding, n_iter)
         converged = stop(taken.objective, gain)
         if converged and n_iter > 1 and gain < -_NOTICEABLE * max(1.0, abs(taken.objective)):
-            return Result(previous, history, n_iter - 1, converged)
+            return Result(state.previous, history, n_iter - 1, converged)
         history.append(taken.objective)
         told = Iteration(n_iter, taken.objective, gain, max_iter)
-        ended = any([callback(told) is True for callback in callbacks])
-        if ended or converged or n_iter == max_iter:
-            return Result(params, history, n_iter, converged)
-        previous, params, rounding = params, taken.following(), taken.rounding
-        n_iter += 1
+        try:
+            ended = any([callback(told) is True for callback in callbacks])
+            if ended or converged or n_iter >= max_iter:
+                return Result(params, history, n_iter, converged)
+            state = State(taken.following(), params, history, n_iter + 1, taken.rounding)
+            between(state)
+        except KeyboardInterrupt:
+            return Result(params, history, n_iter, False, interrupted=True)
 
 
 def best_start(
     step: Callable[[Params], Step[Params]], starts: Iterable[Params], *, n_steps: int, stop: StopRule
-) -> Params:
-    """The end of the best of several short runs; a single start is returned as it is."""
+) -> tuple[Params, bool]:
+    """The end of the best of several short runs, and whether the user interrupted them.
+
+    A single start is returned as it is.
+    """
     starts = iter(starts)
     first, second = next(starts), next(starts, None)
     if second is None:
-        return first
-    ends = (run(step, start, max_iter=n_steps, stop=stop) for start in chain([first, second], starts))
-    return max(ends, key=lambda end: end.history[-1]).params
+        return first, False
+    best: Result[Params] | None = None
+    try:
+        for start in chain([first, second], starts):
+            end = run(step, State.at(start), max_iter=n_steps, stop=stop)
+            best = end if best is None or _clearly_better(end, best) else best
+            if end.interrupted:
+                return best.params, True
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        return best.params, True
+    assert best is not None
+    return best.params, False
+
+
+def _clearly_better(a: Result[Any], b: Result[Any]) -> bool:
+    """Beyond rounding: two starts that lead to the same place must not be told apart by their last digits."""
+    return a.history[-1] > b.history[-1] + _NOTICEABLE * max(1.0, abs(b.history[-1]))
 
 
 def _check(objective: float, gain: float, rounding: float, n_iter: int) -> None:

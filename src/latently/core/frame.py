@@ -8,18 +8,21 @@ their way into a kernel; parameters are carried over at the start and the end of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from latently.backend.namespace import Array, double, namespace
+from latently.core.block import Block
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The map x = shift + scale * u between the user's units x and the kernel's u."""
+    """The map x = shift + scale * u between the user's units x and the kernel's u.
+
+    log p(x) = log p(u) - sum of log scale, over the features that were observed.
+    """
 
     shift: Array  # (D,)
     scale: Array  # (D,), powers of two
-    log_volume: float  # sum of log scale: log p(x) = log p(u) - log_volume
 
     @classmethod
     def around(cls, mean: Array, deviation: Array, *, isotropic: bool) -> Frame:
@@ -34,11 +37,23 @@ class Frame:
         n_varying = max(1, int(xp.sum(xp.astype(varies, xp.int64))))
         typical = largest * math.sqrt(float(xp.sum(relative**2)) / n_varying or 1.0)
         scale = xp.where(varies & (not isotropic), deviation, typical)
-        exponent = xp.round(xp.log2(scale))
-        return cls(mean, 2.0**exponent, float(xp.sum(exponent)) * math.log(2.0))
+        return cls(mean, 2.0 ** xp.round(xp.log2(scale)))
 
-    def enter(self, X: Array) -> Array:
-        """The rows in this frame, in float64."""
-        u = double(X) - self.shift
+    def enter(self, block: Block) -> Block:
+        """The rows in this frame, in float64; zero, which is the mean, where nothing was observed."""
+        u = double(block.X) - self.shift
         u *= 1.0 / self.scale
-        return u
+        if block.observed is not None:
+            u = namespace(u).where(block.observed, u, 0.0)
+        return replace(block, X=u)
+
+    def log_scale(self) -> Array:
+        """(D,)"""
+        return namespace(self.scale).log(self.scale)
+
+    def log_volume(self, block: Block) -> Array:
+        """What the log density of each row in the frame is above that in the user's units: () or (n,)."""
+        xp = namespace(self.scale)
+        if block.observed is None:
+            return xp.sum(self.log_scale())
+        return xp.astype(block.observed, xp.float64) @ self.log_scale()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latently.backend.namespace import is_native, to_numpy
 from latently.core import io
 
 
@@ -29,11 +30,13 @@ class SavedMixin:
             raise TypeError(
                 f"{type(self).__name__} is not a class of latently, so latently.load cannot know it"
             )
-        arrays = {f"fitted.{name}": array for name, array in self._fitted_parameters().items()}
+        arrays = {f"fitted.{name}": to_numpy(array) for name, array in self._fitted_parameters().items()}
         arrays["fit.history"] = np.asarray(self.history_, dtype=np.float64)
         plain: dict[str, Any] = {}
         for name, value in self.get_params(deep=False).items():
-            if isinstance(value, (list, tuple, np.ndarray)) and name.endswith("_init"):
+            if name.endswith("_init") and is_native(value):
+                arrays[f"hyper.{name}"] = to_numpy(value)
+            elif isinstance(value, (list, tuple, np.ndarray)) and name.endswith("_init"):
                 arrays[f"hyper.{name}"] = np.asarray(value, dtype=np.float64)
             elif value is None or isinstance(value, (bool, int, float, str)):
                 plain[name] = value
@@ -49,6 +52,7 @@ class SavedMixin:
             "hyper_parameters": plain,
             "feature_names": None if names is None else [str(name) for name in names],
             "n_iter": int(self.n_iter_),
+            "n_passes": int(self.n_passes_),
             "converged": bool(self.converged_),
         }
         io.write(path, header, arrays)
@@ -73,9 +77,11 @@ def rebuild(cls: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
 
     (history,) = groups["fit"].values()
     n_iter, converged, names = header["n_iter"], header["converged"], header["feature_names"]
-    _require(type(n_iter) is int and n_iter >= 0 and type(converged) is bool)
+    n_passes = header.get("n_passes", 0)  # files of the first release do not tell
+    _require(all(type(n) is int and n >= 0 for n in (n_iter, n_passes)) and type(converged) is bool)
     _require("history" in groups["fit"] and history.ndim == 1 and len(history) <= n_iter + 1)
     estimator.history_, estimator.n_iter_, estimator.converged_ = history, n_iter, converged
+    estimator.n_passes_ = n_passes
     if names is not None:
         _require(isinstance(names, list) and all(isinstance(name, str) for name in names))
         _require(len(names) == estimator.n_features_in_)

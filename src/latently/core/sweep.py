@@ -1,4 +1,4 @@
-"""A sweep: one pass over rows held in memory, block by block, on all cores.
+"""A sweep: one pass over the rows, block by block, on all cores.
 
 Each thread takes a contiguous run of blocks and keeps one running sum, so memory stays at a block and
 a record of statistics per thread however many rows there are, and the result is the same in every run.
@@ -6,47 +6,93 @@ a record of statistics per thread however many rows there are, and the result is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
-from latently.backend.namespace import Array, namespace
-from latently.backend.placement import block_rows, one_blas_thread, row_threads
+from latently.backend.namespace import Array
+from latently.backend.placement import block_rows, exact_products, one_blas_thread, threads_for
 from latently.core.block import Block, slices
 from latently.core.frame import Frame
 from latently.core.tree import add
 
 
-class InMemorySweep:
-    """Applies a function to every block of rows, in the frame of the kernel."""
+class Sweep(Protocol):
+    """What drivers and kernels ask of rows, wherever they are."""
 
-    def __init__(self, block: Block, frame: Frame, *, floats_per_row: int, batch_size: int | None = None):
-        self.block = block
+    def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
+        """`fn(*args, block)` of all blocks, combined in order; rows that say nothing are left out."""
+
+    def sum(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """The sum of `fn(*args, block)` over all blocks; `fn` returns a record."""
+
+    def rows(self, fn: Callable[..., Array], *args: Any) -> Iterator[Array]:
+        """`fn(*args, block)`, one row per row, for all rows in order, piece by piece."""
+
+
+class LocalSweep:
+    """A sweep in this process, over what `chunks` gives: large blocks of rows as the user gave them.
+
+    Without a `frame` functions see the rows as they are.
+    """
+
+    def __init__(
+        self,
+        chunks: Callable[[], Iterable[Block]],
+        frame: Frame | None,
+        *,
+        floats_per_row: int,
+        batch_size: int | None = None,
+        n_threads: int | None = None,
+    ):
+        self.chunks = chunks
         self.frame = frame
-        self.slices = slices(len(block), block_rows(len(block), floats_per_row, batch_size))
+        self.floats_per_row = floats_per_row
+        self.batch_size = batch_size
+        self.n_threads = n_threads
 
-    def sum(self, fn: Callable[[Block], Any]) -> Any:
-        """The sum of `fn(block)` over all blocks; `fn` returns a record."""
-        return reduce(add, self._shared_out(lambda blocks: reduce(add, map(fn, blocks))))
+    def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
+        def work(blocks: Iterator[Block]) -> Any:
+            telling = (block for block in (block.telling() for block in blocks) if len(block))
+            return _reduced(combine, (fn(*args, self._framed(block)) for block in telling))
 
-    def rows(self, fn: Callable[[Block], Array]) -> Array:
-        """`fn(block)`, one row per row, for all rows in order."""
-        pieces = [piece for run in self._shared_out(lambda blocks: list(map(fn, blocks))) for piece in run]
-        return namespace(pieces[0]).concat(pieces, axis=0)
+        return _reduced(combine, (part for chunk in self.chunks() for part in self._shared_out(chunk, work)))
 
-    def _shared_out(self, work: Callable[[Iterator[Block]], Any]) -> list[Any]:
-        n_threads = min(row_threads(), len(self.slices))
-        bounds = [len(self.slices) * i // n_threads for i in range(n_threads + 1)]
-        runs = [self.slices[a:b] for a, b in pairwise(bounds)]
-        with one_blas_thread():
+    def sum(self, fn: Callable[..., Any], *args: Any) -> Any:
+        return self.reduce(fn, add, *args)
+
+    def rows(self, fn: Callable[..., Array], *args: Any) -> Iterator[Array]:
+        def work(blocks: Iterator[Block]) -> list[Array]:
+            return [fn(*args, self._framed(block)) for block in blocks]
+
+        for chunk in self.chunks():
+            for run in self._shared_out(chunk, work):
+                yield from run
+
+    def _shared_out(self, chunk: Block, work: Callable[[Iterator[Block]], Any]) -> list[Any]:
+        pieces = slices(len(chunk), block_rows(chunk.X, self.floats_per_row, self.batch_size))
+        n_threads = min(self.n_threads or threads_for(chunk.X), len(pieces))
+        bounds = [len(pieces) * i // n_threads for i in range(n_threads + 1)]
+        runs = [pieces[a:b] for a, b in pairwise(bounds)]
+
+        def blocks(run: list[slice]) -> Iterator[Block]:
+            return (chunk[rows].looked_at() for rows in run)
+
+        with one_blas_thread(), exact_products(chunk.X):
             if n_threads == 1:
-                return [work(self._blocks(self.slices))]
+                return [work(blocks(pieces))]
             with ThreadPoolExecutor(n_threads) as pool:
-                return list(pool.map(lambda run: work(self._blocks(run)), runs))
+                return list(pool.map(lambda run: work(blocks(run)), runs))
 
-    def _blocks(self, slices: list[slice]) -> Iterator[Block]:
-        for rows in slices:
-            piece = self.block[rows]
-            yield Block(self.frame.enter(piece.X), piece.weight)
+    def _framed(self, block: Block) -> Block:
+        return block if self.frame is None else self.frame.enter(block)
+
+
+def _reduced(combine: Callable[[Any, Any], Any], parts: Iterable[Any]) -> Any:
+    """All parts combined, one after the other; None comes of runs in which no row says anything."""
+    total = None
+    for part in parts:
+        if part is not None:
+            total = part if total is None else combine(total, part)
+    return total

@@ -21,7 +21,9 @@ from latently.backend.linalg import (
     symmetric,
     transpose,
 )
-from latently.backend.namespace import Array, Floats, double, namespace
+from latently.backend.namespace import Array, Floats, double, eye, namespace, ones, zeros
+from latently.core.block import Block
+from latently.distributions import gaussian_holes
 from latently.distributions.responsibilities import Responsibilities
 
 SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms still have digits
@@ -44,7 +46,9 @@ class FullDensity:
     factors: Array  # (G, D, D), G = K or 1
     whitening: Array  # (G, D + 1, D): U above -mu' U (above zero if shared), in the dtype of wide products
     offsets: Array  # (K, D): mu' U
-    constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma|)
+    covariances: Array  # (G, D, D)
+    constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma|), and log weights
+    log_weights: Array  # (K,): what a mixture added to the constants
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class FullGaussian:
     shared: bool = False
     isotropic = False
 
-    def floats_per_row(self, K: int, D: int) -> int:
+    def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """How much memory a row takes in the kernel, and more, so that blocks stay in the cache."""
         return 12 * (D + K)
 
@@ -74,19 +78,24 @@ class FullGaussian:
         U = transpose(xp.linalg.inv(C))
         offsets = (mu[:, None, :] @ U)[:, 0, :]
         constants = -0.5 * (D * math.log(2 * math.pi) + log_determinant(C))
-        last = xp.zeros((1, 1, D), dtype=mu.dtype) if self.shared else -offsets[:, None, :]
+        last = zeros((1, 1, D), mu) if self.shared else -offsets[:, None, :]
         return FullDensity(
             means=mu,
             factors=U,
             whitening=xp.astype(xp.concat([U, last], axis=1), getattr(xp, dtype)),
             offsets=offsets,
+            covariances=params.covariances,
             constants=xp.broadcast_to(constants, (mu.shape[0],)),
+            log_weights=zeros((mu.shape[0],), mu),
         )
 
-    def evaluate(self, density: FullDensity, X: Array) -> tuple[Array, Array]:
+    def evaluate(self, density: FullDensity, block: Block) -> tuple[Array, Array]:
         """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and rows for `sums`."""
+        X = block.X
+        if block.observed is not None:
+            return gaussian_holes.log_joint(density, block), X
         xp = namespace(X)
-        wide = xp.concat([X, xp.ones((X.shape[0], 1), dtype=X.dtype)], axis=1)
+        wide = xp.concat([X, ones((X.shape[0], 1), X)], axis=1)
         wide = xp.astype(wide, density.whitening.dtype, copy=False)
         whitened = (wide @ density.whitening[g, :, :] for g in range(density.whitening.shape[0]))
         if self.shared:
@@ -100,7 +109,11 @@ class FullGaussian:
         """Responsibilities per row beyond which products over all rows are quicker; measured."""
         return 0.7 * K
 
-    def sums(self, density: FullDensity, X: Array, wide: Array, resp: Responsibilities) -> FullStats:
+    def sums(self, density: FullDensity, block: Block, wide: Array, resp: Responsibilities) -> FullStats:
+        X = block.X
+        if block.observed is not None:
+            sum_x, sum_xx = gaussian_holes.sums(density, block, resp)
+            return FullStats(resp.weight, sum_x, sum_xx)
         xp = namespace(X)
         if self.shared:
             sum_xx = X.T @ (resp.by_row[:, None] * X)
@@ -119,6 +132,16 @@ class FullGaussian:
             second.append(residual.T @ residual)
         sums = _about_origin(resp.weight, density.means, double(xp.stack(first)), double(xp.stack(second)))
         return FullStats(resp.weight, *sums)
+
+    def expected(self, density: FullDensity, block: Block, latent: Array, resp: Array) -> Array:
+        """(n, D) the posterior mean of x, which is x itself where it was observed."""
+        return gaussian_holes.expected(density, block, resp)
+
+    def draw(
+        self, density: FullDensity, block: Block, latent: Array, labels: Array, rng: np.random.Generator
+    ) -> Floats:
+        """(n, D) rows whose missing entries are drawn given the others and the component."""
+        return gaussian_holes.draw(density, block, labels, rng)
 
     def stats(self, density: FullDensity, sums: FullStats) -> FullStats:
         """The sums are the statistics already."""
@@ -146,7 +169,7 @@ class FullGaussian:
         xp = namespace(covariances)
         covariances = symmetric(covariances)
         least = xp.where(self.floor < SMALLEST_VARIANCE, SMALLEST_VARIANCE, self.floor)
-        if is_positive_definite(covariances - xp.eye(least.shape[0], dtype=least.dtype) * least):
+        if is_positive_definite(covariances - eye(least.shape[0], least) * least):
             return covariances
         if bool(xp.any(least > self.floor)):
             raise ValueError(
@@ -169,17 +192,17 @@ class FullGaussian:
         """Means and the Cholesky factors of the covariances, their diagonals in logs, as one vector."""
         xp = namespace(params.means)
         C = xp.linalg.cholesky(params.covariances)
-        eye = xp.eye(C.shape[-1], dtype=C.dtype)
+        diagonal = eye(C.shape[-1], C) > 0
         # the factor with its diagonal replaced by its logarithm; zeros above it stay zeros
-        logs = xp.log(xp.where(eye > 0, C, 1.0))
-        return xp.concat([xp.reshape(params.means, (-1,)), xp.reshape(xp.where(eye > 0, logs, C), (-1,))])
+        logs = xp.log(xp.where(diagonal, C, 1.0))
+        return xp.concat([xp.reshape(params.means, (-1,)), xp.reshape(xp.where(diagonal, logs, C), (-1,))])
 
     def from_vector(self, vector: Array, like: FullParams) -> FullParams:
         xp = namespace(vector)
         size = like.means.shape[0] * like.means.shape[1]
         C = xp.reshape(vector[size:], like.covariances.shape)
-        eye = xp.eye(C.shape[-1], dtype=C.dtype)
-        C = xp.where(eye > 0, xp.exp(xp.clip(C, max=_LARGEST_LOG)), C)
+        diagonal = eye(C.shape[-1], C) > 0
+        C = xp.where(diagonal, xp.exp(xp.clip(C, max=_LARGEST_LOG)), C)
         return self.clamped(FullParams(xp.reshape(vector[:size], like.means.shape), C @ transpose(C)))
 
     def moved(self, params: FullParams, shift: Array, scale: Array) -> FullParams:

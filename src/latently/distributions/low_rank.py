@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -27,8 +28,12 @@ from latently.backend.linalg import (
     symmetric,
     transpose,
 )
-from latently.backend.namespace import Array, Floats, double, namespace
+from latently.backend.namespace import Array, Floats, double, eye, namespace, zeros
+from latently.core.block import Block
+from latently.core.tree import add
+from latently.distributions import low_rank_holes
 from latently.distributions.gaussian import SMALLEST_VARIANCE
+from latently.distributions.low_rank_holes import Holed, LowRankStats
 from latently.distributions.responsibilities import Entries, Responsibilities
 
 
@@ -51,7 +56,15 @@ class LowRankDensity:
     offsets: Array  # (K q, 1): P' mu, in that dtype
     linear: Array | None  # (K, D): Psi_k^-1 mu_k; None if it stands below the projections in `stacked`
     inverse_noise: Array  # (G, S): 1 / psi
-    constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma| + mu' Psi^-1 mu)
+    loadings: Array  # (K, D, q)
+    noise: Array  # (K, D)
+    constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma| + mu' Psi^-1 mu), and log weights
+    log_weights: Array  # (K,): what a mixture added to the constants
+
+    @cached_property
+    def tables(self) -> low_rank_holes.Tables:
+        """For rows with missing entries."""
+        return low_rank_holes.tables(self)
 
 
 @dataclass(frozen=True)
@@ -69,16 +82,7 @@ class ProjectedSums:  # what a block adds up, before factors are worked out of p
     sum_x: Array  # (K, D)      sum of r x
     sum_yx: Array  # (K, q, D)  sum of r y x'
     sum_square: Array  # (G, S) sum of r x^2, over components if shared, over features if isotropic
-
-
-@dataclass(frozen=True)
-class LowRankStats:  # every field is a sum over rows; m and V are mean and covariance of z given x and k
-    weight: Array  # (K,)       sum of r
-    sum_x: Array  # (K, D)      sum of r x
-    sum_z: Array  # (K, q)      sum of r m
-    sum_zx: Array  # (K, q, D)  sum of r m x'
-    sum_zz: Array  # (K, q, q)  sum of r (V + m m')
-    sum_square: Array  # (G, S), as above
+    holed: LowRankStats | None = None  # of rows with missing entries
 
 
 @dataclass(frozen=True)
@@ -90,12 +94,14 @@ class LowRankGaussian:
     isotropic: bool = False
     shared: bool = False
 
-    def floats_per_row(self, K: int, D: int) -> int:
+    def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """How much memory a row takes on its way through the kernel.
 
         Without factors more is counted than there is: blocks whose passes stay in the cache are quicker.
         """
-        return 3 * D + 2 * K * (self.n_factors + 2) if self.n_factors else 12 * (D + K)
+        q = self.n_factors
+        holes = 2 * D + K * q * (2 * q + 6) if missing else 0
+        return holes + (3 * D + 2 * K * (q + 2) if q else 12 * (D + K))
 
     def prepare(self, params: LowRankParams, dtype: str = "float64") -> LowRankDensity:
         xp = namespace(params.means)
@@ -104,13 +110,13 @@ class LowRankGaussian:
         constants = -0.5 * (D * math.log(2 * math.pi) + xp.sum(xp.log(psi) + mu**2 / psi, axis=1))
         if q:
             scaled = L / psi[:, :, None]
-            B = xp.eye(q, dtype=mu.dtype) + symmetric(transpose(L) @ scaled)  # posterior precision of z
+            B = eye(q, mu) + symmetric(transpose(L) @ scaled)  # posterior precision of z
             C = xp.linalg.cholesky(B)
             inverse_C = xp.linalg.inv(C)
             P = scaled @ transpose(inverse_C)
             constants = constants - 0.5 * log_determinant(C)
         else:
-            inverse_C = xp.zeros((K, 0, 0), dtype=mu.dtype)
+            inverse_C = zeros((K, 0, 0), mu)
             P = L
         offsets = xp.reshape(xp.sum(P * mu[:, :, None], axis=1), (K * q, 1))
         stacked, linear = xp.reshape(transpose(P), (K * q, D)), mu / psi
@@ -126,11 +132,17 @@ class LowRankGaussian:
             offsets=xp.astype(offsets, getattr(xp, dtype)),
             linear=linear,
             inverse_noise=inverse_noise,
+            loadings=L,
+            noise=psi,
             constants=constants,
+            log_weights=xp.zeros_like(constants),
         )
 
-    def evaluate(self, density: LowRankDensity, X: Array) -> tuple[Array, Projected]:
+    def evaluate(self, density: LowRankDensity, block: Block) -> tuple[Array, Projected | Holed]:
         """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and projected rows."""
+        if block.observed is not None:
+            return low_rank_holes.evaluate(self, density, block)
+        X = block.X
         xp = namespace(X)
         K, q = density.means.shape[0], self.n_factors
         wide = xp.astype(X, density.stacked.dtype, copy=False)
@@ -139,17 +151,41 @@ class LowRankGaussian:
         y -= density.offsets
         y = xp.reshape(y, (K, q, X.shape[0]))
         log_prob = products[K * q :, :] if density.linear is None else density.linear @ X.T
-        squares = self._squares(X)
+        squares = self.squares(X)
         log_prob += (-0.5 * density.inverse_noise) @ squares.T  # (G, n)
         log_prob += density.constants[:, None]
         if q:
             log_prob += 0.5 * double(xp.sum(y * y, axis=1))
         return log_prob, Projected(wide, y, squares)
 
-    def factor_means(self, density: LowRankDensity, projected: Projected) -> Array:
+    def factor_means(self, density: LowRankDensity, projected: Projected | Holed) -> Array:
         """E[z | x, k] (n, K, q)."""
+        if isinstance(projected, Holed):
+            return low_rank_holes.factor_means(projected)
         z = transpose(density.to_factors) @ double(projected.y)  # (K, q, n)
         return namespace(z).permute_dims(z, (2, 0, 1))
+
+    def factor_covariances(self, density: LowRankDensity, projected: Projected | Holed, n_rows: int) -> Array:
+        """Covariances of z given x and k (n, K, q, q)."""
+        if isinstance(projected, Holed):
+            return low_rank_holes.factor_covariances(projected)
+        V = density.factor_covariances
+        return namespace(V).broadcast_to(V, (n_rows, *V.shape))
+
+    def expected(
+        self, density: LowRankDensity, block: Block, latent: Projected | Holed, resp: Array
+    ) -> Array:
+        """(n, D) the posterior mean of mu_k + L_k z: in missing entries, that of x."""
+        xp = namespace(resp)
+        (K, D), q = density.means.shape, self.n_factors
+        weighted = xp.reshape(resp[:, :, None] * self.factor_means(density, latent), (len(block), K * q))
+        return resp @ density.means + weighted @ xp.reshape(transpose(density.loadings), (K * q, D))
+
+    def draw(
+        self, density: LowRankDensity, block: Block, latent: Holed, labels: Array, rng: np.random.Generator
+    ) -> Floats:
+        """(n, D) rows whose missing entries are drawn given the others and the component."""
+        return low_rank_holes.draw(density, latent, labels, rng)
 
     def most_per_row(self, K: int) -> float:
         """Responsibilities per row beyond which products over all rows are quicker; measured."""
@@ -157,8 +193,14 @@ class LowRankGaussian:
         return K * ((q + 2) / (q + 27) if q else 0.15)
 
     def sums(
-        self, density: LowRankDensity, X: Array, projected: Projected, resp: Responsibilities
+        self, density: LowRankDensity, block: Block, projected: Projected | Holed, resp: Responsibilities
     ) -> ProjectedSums:
+        X = block.X
+        if isinstance(projected, Holed):
+            holed = low_rank_holes.sums(self, density, block, projected, resp)
+            parts = (holed.weight, holed.sum_x, holed.sum_zx, holed.sum_square)
+            weight, sum_x, sum_yx, square = map(namespace(X).zeros_like, parts)
+            return ProjectedSums(weight, sum_x, sum_yx, square, holed)
         if resp.sparse is not None and self.n_factors:
             sum_x, sum_yx, squares = self._gathered_sums(density, projected, resp, resp.sparse)
         else:
@@ -175,7 +217,7 @@ class LowRankGaussian:
         weight, sum_yx = sums.weight, sums.sum_yx
         sum_y = ((sums.sum_x - weight[:, None] * mu)[:, None, :] @ P)[:, 0, :]
         yy = (sum_yx - sum_y[:, :, None] * mu[:, None, :]) @ P
-        return LowRankStats(
+        stats = LowRankStats(
             weight=weight,
             sum_x=sums.sum_x,
             sum_z=(sum_y[:, None, :] @ W)[:, 0, :],
@@ -183,6 +225,8 @@ class LowRankGaussian:
             sum_zz=weight[:, None, None] * density.factor_covariances + symmetric(transpose(W) @ yy @ W),
             sum_square=sums.sum_square,
         )
+        total: LowRankStats = add(stats, sums.holed)
+        return total
 
     def sums_of_moments(
         self, density: LowRankDensity, weight: Array, mean: Array, scatter: Array
@@ -219,7 +263,7 @@ class LowRankGaussian:
         C_zx = stats.sum_zx - (n * z_mean)[:, :, None] * x_mean[:, None, :]
         C_zz = symmetric(stats.sum_zz - (n * z_mean)[:, :, None] * z_mean[:, None, :])
         if self.n_factors:
-            C_zz = xp.where(filled[:, None, None], C_zz, xp.eye(self.n_factors, dtype=C_zz.dtype))
+            C_zz = xp.where(filled[:, None, None], C_zz, eye(self.n_factors, C_zz))
             L = xp.linalg.inv(C_zz) @ C_zx  # (K, q, D), the loadings transposed
         else:
             L = C_zx
@@ -337,7 +381,7 @@ class LowRankGaussian:
 
     # -- parts of the above -----------------------------------------------------------------------
 
-    def _squares(self, X: Array) -> Array:
+    def squares(self, X: Array) -> Array:
         """(n, S): x^2, summed over features if the noise is isotropic."""
         return namespace(X).vecdot(X, X, axis=-1)[:, None] if self.isotropic else X * X
 
@@ -350,7 +394,7 @@ class LowRankGaussian:
         xp = namespace(projected.y)
         (K, q, n), D = projected.y.shape, projected.X.shape[1]
         if q == 0:
-            return xp.zeros((K, 0, D), dtype=resp.weight.dtype)
+            return zeros((K, 0, D), resp.weight)
         weighted_y = projected.y * xp.astype(resp.dense, projected.y.dtype)[:, None, :]
         return xp.reshape(double(xp.reshape(weighted_y, (K * q, n)) @ projected.X), (K, q, D))
 
@@ -372,7 +416,7 @@ class LowRankGaussian:
             weighted = xp.concat([xp.take(projected.y[k, :, :], rows, axis=1) * r, r[None, :]])
             products.append(weighted @ residual)  # (q + 1, D)
             if not self.shared:
-                squares.append(r @ self._squares(residual))
+                squares.append(r @ self.squares(residual))
         about_mean = double(xp.stack(products))
         first, weight = about_mean[:, -1, :], resp.weight[:, None]
         sum_y = (first[:, None, :] @ density.projections)[:, 0, :]

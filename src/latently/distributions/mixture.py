@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import Array, Floats, namespace
+from latently.backend.namespace import Array, Floats, namespace, to_numpy
 from latently.core.block import Block
+from latently.core.tree import add
 from latently.distributions.responsibilities import normalise, respond
 
 _DEAD = 1e-300  # a component of less weight has died
@@ -46,13 +47,20 @@ class Mixture:
         alive = params.weights > 0
         log_weights = xp.where(alive, xp.log(xp.where(alive, params.weights, 1.0)), -xp.inf)
         density = self.family.prepare(params.components, self.dtype)
-        return replace(density, constants=density.constants + log_weights)
+        return replace(density, constants=density.constants + log_weights, log_weights=log_weights)
 
     def e_step(self, density: Any, block: Block) -> MixtureStats:
         xp = namespace(block.X)
-        log_joint, latent = self.family.evaluate(density, block.X)
-        log_norm, resp = respond(log_joint, block.weight, self.family.most_per_row(log_joint.shape[0]))
-        sums = self.family.sums(density, block.X, latent, resp)
+        if block.observed is not None:
+            complete = xp.all(block.observed, axis=1)
+            if bool(xp.any(complete)):  # those are quicker on their own
+                whole, holed = replace(block.where(complete), observed=None), block.where(~complete)
+                both: MixtureStats = add(self.e_step(density, holed), self.e_step(density, whole))
+                return both
+        log_joint, latent = self.family.evaluate(density, block)
+        most_per_row = self.family.most_per_row(log_joint.shape[0])
+        log_norm, resp = respond(log_joint, block.weight, block.allowed, most_per_row)
+        sums = self.family.sums(density, block, latent, resp)
         return MixtureStats(xp.sum(resp.by_row * log_norm), xp.sum(resp.by_row), sums)
 
     def stats(self, density: Any, sums: MixtureStats) -> MixtureStats:
@@ -118,9 +126,24 @@ class Mixture:
 
 def responsibilities(kernel: Mixture, density: Any, block: Block) -> Array:
     """(n, K) posterior probabilities of the components."""
-    return normalise(kernel.family.evaluate(density, block.X)[0])[1].T
+    return normalise(kernel.family.evaluate(density, block)[0])[1].T
 
 
 def log_density(kernel: Mixture, density: Any, block: Block) -> Array:
-    """(n,) ln p(x)."""
-    return normalise(kernel.family.evaluate(density, block.X)[0])[0]
+    """(n,) ln p(x), of what was observed."""
+    return normalise(kernel.family.evaluate(density, block)[0])[0]
+
+
+def expected_rows(kernel: Mixture, density: Any, block: Block) -> Array:
+    """(n, D) the posterior mean of the rows' missing entries; in others the family's own idea of them."""
+    log_joint, latent = kernel.family.evaluate(density, block)
+    return kernel.family.expected(density, block, latent, normalise(log_joint)[1].T)
+
+
+def drawn_rows(kernel: Mixture, density: Any, rng: np.random.Generator, block: Block) -> Floats:
+    """(n, D) rows with missing entries drawn given the others; for a block that has some."""
+    log_joint, latent = kernel.family.evaluate(density, block)
+    cumulated = np.cumsum(to_numpy(normalise(log_joint)[1]), axis=0)
+    labels = np.sum(cumulated < rng.random(len(block)) * cumulated[-1], axis=0)
+    drawn: Floats = kernel.family.draw(density, block, latent, labels, rng)
+    return drawn

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from latently.backend.linalg import diagonals, leading_eigenpairs, symmetric, with_fixed_signs
-from latently.backend.namespace import Array, namespace, to_numpy
+from latently.backend.linalg import leading_eigenpairs, symmetric, with_fixed_signs
+from latently.backend.namespace import Array, Floats, like, namespace, ones, to_numpy
 from latently.core.block import Block
 from latently.core.drivers import Step
-from latently.core.frame import Frame
 from latently.distributions.low_rank import LowRankGaussian, LowRankParams
 from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
 
@@ -38,20 +37,20 @@ class Moments:
 
 
 def total_moments(sweep: Any) -> Moments:
-    """The moments of all rows, in one pass."""
-
-    def moments(block: Block) -> Moments:
-        xp = namespace(block.X)
-        weighted = block.X if block.weight is None else block.X * block.weight[:, None]
-        total = xp.asarray(block.total_weight(), dtype=xp.float64)
-        return Moments(total, xp.sum(weighted, axis=0), weighted.T @ block.X)
-
-    total: Moments = sweep.sum(moments)
+    """The moments of all rows, none of which has a hole, in one pass."""
+    total: Moments = sweep.sum(_moments)
     return total
 
 
+def _moments(block: Block) -> Moments:
+    xp = namespace(block.X)
+    weighted = block.X if block.weight is None else block.X * block.weight[:, None]
+    total = xp.sum(block.weight) if block.weight is not None else xp.sum(ones((len(block),), block.X))
+    return Moments(total, xp.sum(weighted, axis=0), weighted.T @ block.X)
+
+
 def moment_step(
-    kernel: Mixture, moments: Moments, frame: Frame
+    kernel: Mixture, moments: Moments, log_volume: float
 ) -> Callable[[MixtureParams], Step[MixtureParams]]:
     """The EM step of a single component, from moments in place of rows."""
     mean, scatter = moments.mean, moments.scatter
@@ -59,32 +58,30 @@ def moment_step(
     def step(params: MixtureParams) -> Step[MixtureParams]:
         density = kernel.prepare(params)
         log_likelihood, sums = kernel.family.sums_of_moments(density, moments.weight, mean, scatter)
-        objective = float(log_likelihood / moments.weight) - frame.log_volume
+        objective = float(log_likelihood / moments.weight) - log_volume
         stats = kernel.stats(density, MixtureStats(log_likelihood, moments.weight, sums))
         return Step(objective, kernel.rounding(density), lambda: kernel.m_step(stats, params))
 
     return step
 
 
-def principal_fit(family: LowRankGaussian, sweep: Any) -> MixtureParams:
+def principal_fit(family: LowRankGaussian, sweep: Any, n_rows: int) -> MixtureParams:
     """Probabilistic PCA in closed form: W = U (Lambda - sigma^2)^1/2, sigma^2 the mean of the rest.
 
     Works on the D x D covariance, or on the n x n products of the rows if they are fewer.
     """
-    N, D = sweep.block.X.shape
-    q = family.n_factors
+    D, q = family.floor.shape[0], family.n_factors
     kept = min(q, D - 1)  # with q = D the last axis has the variance of the noise, and length zero
-    if N > D:
+    if n_rows > D:
         moments = total_moments(sweep)
         mean, covariance = to_numpy(moments.mean), to_numpy(moments.scatter / moments.weight)
-        total = float(np.sum(to_numpy(diagonals(covariance))))
+        total = float(np.trace(covariance))
         values, vectors = np.zeros(0), np.zeros((D, 0))
         if kept:
             values, vectors = linalg.eigh(covariance, subset_by_index=[D - kept, D - 1])
             values, vectors = values[::-1], with_fixed_signs(vectors[:, ::-1])
     else:
-        rows = to_numpy(sweep.rows(lambda block: block.X))
-        weight = np.ones(N) if sweep.block.weight is None else to_numpy(sweep.block.weight)
+        rows, weight = sweep.reduce(_rows, _joined)
         mean = np.average(rows, axis=0, weights=weight)
         rows = (rows - mean) * np.sqrt(weight / weight.sum())[:, None]
         total = float(np.sum(rows**2))
@@ -93,5 +90,16 @@ def principal_fit(family: LowRankGaussian, sweep: Any) -> MixtureParams:
     noise = max(noise, float(np.mean(to_numpy(family.floor))))
     loadings = np.zeros((D, q))
     loadings[:, : len(values)] = vectors * np.sqrt(np.maximum(values - noise, 0.0))
-    params = LowRankParams(mean[None, :], loadings[None, :, :], np.full((1, D), noise))
-    return MixtureParams(np.ones(1), family.clamped(params))
+    arrays = (np.ones(1), mean[None, :], loadings[None, :, :], np.full((1, D), noise))
+    weights, *params = (like(array, family.floor) for array in arrays)
+    return MixtureParams(weights, family.clamped(LowRankParams(*params)))
+
+
+def _rows(block: Block) -> tuple[Floats, Floats]:
+    """The rows and their weights, in main memory."""
+    weight = np.ones(len(block)) if block.weight is None else to_numpy(block.weight)
+    return to_numpy(block.X), weight
+
+
+def _joined(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    return np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]])

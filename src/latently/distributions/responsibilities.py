@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latently.backend.linalg import sparse_matrix
-from latently.backend.namespace import Array, Floats, exp_above, is_numpy, namespace
+from latently.backend.namespace import Array, Floats, exp_above, is_numpy, namespace, ones
 
 _NEGLIGIBLE = -700.0  # exponents below this are taken for minus infinity
 _LOST = -45.0  # nats below a component's largest responsibility at which others are lost to rounding
@@ -22,20 +22,23 @@ _LOST = -45.0  # nats below a component's largest responsibility at which others
 
 def normalise(log_joint: Array) -> tuple[Array, Array]:
     """log sum_k exp (n,) and the responsibilities (K, n); `log_joint` is used up."""
-    return _dense(*_below_largest(log_joint))
+    return _dense(*_below_largest(log_joint, None))
 
 
-def _below_largest(log_joint: Array) -> tuple[Array, Array, Array]:
+def _below_largest(log_joint: Array, allowed: Array | None) -> tuple[Array, Array, Array]:
     """The largest entry of each row (n,), which rows have none (n,), and how far the others are below (K, n).
 
     A row so far away that every density underflows has no largest: its log density is minus infinity and
-    its responsibilities are equal.
+    its responsibilities are equal. Components that are not `allowed` (n, K) count for nothing.
     """
     xp = namespace(log_joint)
+    if allowed is not None:
+        log_joint = xp.where(allowed.T, log_joint, -xp.inf)
     largest = xp.max(log_joint, axis=0)
     lost = ~xp.isfinite(largest)
     if bool(xp.any(lost)):
-        log_joint = xp.where(lost, 0.0, log_joint)
+        equal = 0.0 if allowed is None else xp.where(allowed.T, 0.0, -xp.inf)
+        log_joint = xp.where(lost, equal, log_joint)
         largest = xp.where(lost, 0.0, largest)
     log_joint -= largest
     return largest, lost, log_joint
@@ -74,6 +77,28 @@ class Responsibilities:
     dense: Array | None  # (K, n)
     sparse: Entries | None  # in place of `dense`
 
+    def entries(self) -> tuple[Array, Array | None, list[int]]:
+        """Values component after component, their places in (K, n) laid out flat, and where each begins.
+
+        The places are None where all responsibilities are given.
+        """
+        xp = namespace(self.weight)
+        K, n = self.weight.shape[0], self.by_row.shape[0]
+        if self.sparse is None:
+            return xp.reshape(self.dense, (K * n,)), None, [k * n for k in range(K + 1)]
+        bounds = self.sparse.bounds
+        component = np.repeat(np.arange(K), np.diff(bounds))
+        return self.sparse.values, self.sparse.rows + n * component, bounds
+
+    def full(self) -> Array:
+        """(K, n), zero where nothing counts."""
+        if self.sparse is None:
+            return self.dense
+        dense = np.zeros((len(self.weight), len(self.by_row)))
+        values, places, _ = self.entries()
+        dense.reshape(-1)[places] = values
+        return dense
+
     def times(self, rows: Array) -> Array:
         """Sum over rows of responsibility times row, (K, columns)."""
         if self.sparse is None:
@@ -83,15 +108,15 @@ class Responsibilities:
 
 
 def respond(
-    log_joint: Array, row_weight: Array | None, most_per_row: float
+    log_joint: Array, row_weight: Array | None, allowed: Array | None, most_per_row: float
 ) -> tuple[Array, Responsibilities]:
     """log p(x) (n,) and weighted responsibilities; sparse where no more than `most_per_row` count.
 
     Gathering rows pays in main memory only, so for other arrays than NumPy's they are dense.
     """
     xp = namespace(log_joint)
-    by_row = xp.ones(log_joint.shape[1], dtype=log_joint.dtype) if row_weight is None else row_weight
-    largest, lost, below = _below_largest(log_joint)
+    by_row = ones((log_joint.shape[1],), log_joint) if row_weight is None else row_weight
+    largest, lost, below = _below_largest(log_joint, allowed)
     if is_numpy(below) and not lost.any():
         needed = below > np.max(below, axis=1, keepdims=True) + _LOST
         if np.count_nonzero(needed) <= most_per_row * len(by_row):

@@ -6,34 +6,40 @@ A subclass says which family it is, which arrays make its parameters, and how th
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.placement import block_rows
-from latently.core.block import Block, summarise
-from latently.core.drivers import best_start, em_step, relative, run
+from latently.backend.namespace import contiguous, double, like, namespace, to_numpy
+from latently.core.checkpoint import Checkpoint, fingerprint
+from latently.core.drivers import Counted, Iteration, Result, State, best_start, em_step, relative, run
 from latently.core.frame import Frame
 from latently.core.progress import Progress
 from latently.core.saving import SavedMixin
 from latently.core.squarem import squarem
-from latently.core.sweep import InMemorySweep
-from latently.distributions.mixture import Mixture, log_density, responsibilities
+from latently.core.stepwise import Online
+from latently.core.summary import summarise
+from latently.distributions.mixture import Mixture, drawn_rows, expected_rows, log_density, responsibilities
 from latently.mixture import _starts
+from latently.mixture._problem import Problem
 from latently.mixture._validation import (
     check_callbacks,
     check_choice,
+    check_data,
     check_flag,
     check_integer,
     check_locations,
     check_mixing_weights,
     check_number,
+    check_path,
     check_positive,
-    check_rows,
+    check_same_place,
     check_seed,
     check_summary,
     check_weights,
@@ -41,6 +47,8 @@ from latently.mixture._validation import (
     parameter,
 )
 
+# Parameters that may differ between a fit and the one that goes on from its checkpoint.
+_FREE_TO_CHANGE = {"max_iter", "tol", "verbose", "callbacks", "checkpoint", "checkpoint_every"}
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
@@ -56,6 +64,11 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         init,
         noise_floor,
         accelerate,
+        mini_batch,
+        learning_decay,
+        learning_offset,
+        checkpoint,
+        checkpoint_every,
         batch_size,
         dtype,
         random_state,
@@ -69,6 +82,11 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         self.init = init
         self.noise_floor = noise_floor
         self.accelerate = accelerate
+        self.mini_batch = mini_batch
+        self.learning_decay = learning_decay
+        self.learning_offset = learning_offset
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.batch_size = batch_size
         self.dtype = dtype
         self.random_state = random_state
@@ -99,6 +117,12 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         """The kernel's parameters as fitted arrays, by name."""
         raise NotImplementedError
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.array_api_support = True
+        return tags
+
     # -- fitting ------------------------------------------------------------------------------------
 
     def fit(self, X, y=None, sample_weight=None):
@@ -106,10 +130,13 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The rows.
-        y : ignored
-            Present for API consistency.
+        X : array-like of shape (n_samples, n_features), path or blocks
+            The rows. NaN is an entry that was not observed. Besides arrays and tables in memory: torch
+            tensors on any device, Dask arrays and data frames, the path of a .npy, .zarr, .parquet or .csv
+            file, and anything that gives blocks of rows anew each time it is iterated over.
+        y : array-like of shape (n_samples,) or (n_samples, n_components), optional
+            What is known of the components: the component of each row, -1 where it is not known; or True for
+            every component that a row may come from.
         sample_weight : array-like of shape (n_samples,), optional
             How often each row counts; fractions are fine.
 
@@ -118,49 +145,204 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         self
         """
         self._check_hyperparameters()
+        with self._unchanged_on_failure():
+            return self._fit(check_data(self, X, y, sample_weight, reset=True))
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Go on fitting with a batch of rows, by stepwise EM.
+
+        The first batch gives the starting values, as `fit` would find them, and the units in which
+        `noise_floor` counts; so it should be typical, and hold some rows of every component. Batch t has the
+        share (t + learning_offset)^-learning_decay in what the parameters are made of.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._check_hyperparameters()
+        with self._unchanged_on_failure():
+            return self._partial_fit(X, y, sample_weight)
+
+    @contextmanager
+    def _unchanged_on_failure(self):
         earlier = vars(self).copy()
         try:
-            return self._fit(check_rows(self, X, sample_weight, reset=True))
+            yield
         except BaseException:
             vars(self).clear()
             vars(self).update(earlier)  # what was fitted before stays as it was
             raise
 
-    def _fit(self, block):
-        N, D = block.X.shape
-        if self._n_components() > N:
-            raise ValueError(f"n_components={self._n_components()} must not be larger than n_samples={N}")
-        self._check_features(D)
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told of by the check
-            summary = summarise(block, block_rows(N, 3 * D, self.batch_size))
-        check_summary(summary)
-        frame = Frame.around(summary.mean, summary.deviation, isotropic=self._family(None).isotropic)
-        kernel = Mixture(self._family(self._floor(summary, frame)), self.dtype)
-        result = self._fitted_in(kernel, block, frame)
-        self._store(self._from_kernel(kernel.moved(result.params, frame.shift, frame.scale)))
+    def _fit(self, data):
+        problem = self._problem(data)
+        vars(self).pop("_online", None)
+        result = self._fitted_in(problem)
+        self._store(self._from_kernel(problem.outward(result.params)))
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.history_ = np.array(result.history)
         return self
 
-    def _fitted_in(self, kernel, block, frame):
+    def _problem(self, data):
+        """The data looked through, and the kernel and frame that suit them."""
+        D, K = data.n_features, self._n_components()
+        self._check_features(D)
+        sweep = data.sweep(None, floats_per_row=3 * D, batch_size=self.batch_size)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told of by the check
+            summary = summarise(sweep, _starts.rows_for_start(K))
+        check_summary(summary)
+        if summary.n_rows < K:
+            raise ValueError(f"n_components={K} must not be larger than n_samples={summary.n_rows}")
+        frame = Frame.around(summary.mean, summary.deviation, isotropic=self._family(None).isotropic)
+        kernel = Mixture(self._family(self._floor(summary, frame)), self.dtype)
+        return Problem(kernel, data, frame, summary, K, self.batch_size)
+
+    def _fitted_in(self, problem):
         """Parameters, history and the like, in the frame."""
+        checkpoint = self._checkpoint(problem)
         with Progress(type(self).__name__) if self.verbose else nullcontext() as progress:
-            step = self._step(kernel, block, frame)
-            result = run(
-                squarem(step, kernel) if self.accelerate == "squarem" else step,
-                self._start(kernel, block, frame, progress),
-                max_iter=self.max_iter,
-                stop=relative(self.tol),
-                callbacks=[*(self.callbacks or ()), *([progress] if progress else ())],
+            callbacks = [*(self.callbacks or ()), *([progress] if progress else ())]
+            method = self._by_em if self.mini_batch is None else self._by_mini_batches
+            result = method(problem, checkpoint, progress, callbacks)
+        if checkpoint and not result.interrupted:
+            checkpoint.remove()
+        if result.interrupted:
+            warnings.warn(
+                f"{type(self).__name__} was interrupted; it is fitted as far as iteration {result.n_iter}",
+                ConvergenceWarning,
+                stacklevel=5,  # where `fit` was called
             )
-        if not result.converged and result.n_iter == self.max_iter and self.tol > 0:
+        elif not result.converged and result.n_iter == self.max_iter and self.tol > 0:
             warnings.warn(
                 f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations; "
                 "raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=4,  # where `fit` was called
+                stacklevel=5,
             )
         return result
+
+    def _by_em(self, problem, checkpoint, progress, callbacks):
+        """All rows at every step."""
+        step = Counted(self._step(problem))
+        max_iter = self.max_iter
+        if checkpoint and checkpoint.exists():
+            shape = self._example(problem).params
+            records, history, numbers = checkpoint.read({"params": shape, "previous": shape})
+            state = State(history=history, n_iter=numbers["n_iter"], rounding=numbers["rounding"], **records)
+            step.n_passes = numbers["n_passes"]
+        else:
+            start, interrupted = self._start(problem, progress)
+            state = State.at(start)
+            max_iter = 0 if interrupted else max_iter
+
+        def save(state):
+            if checkpoint and state.n_iter % self.checkpoint_every == 0:
+                records = {"params": state.params, "previous": state.previous}
+                numbers = {"n_iter": state.n_iter, "rounding": state.rounding, "n_passes": step.n_passes}
+                checkpoint.write(records, state.history, numbers)
+
+        result = run(
+            squarem(step, problem.kernel) if self.accelerate == "squarem" else step,
+            state,
+            max_iter=max_iter,
+            stop=relative(self.tol),
+            callbacks=callbacks,
+            between=save,
+        )
+        self.n_passes_ = step.n_passes
+        return replace(result, interrupted=result.interrupted or max_iter < self.max_iter)
+
+    def _by_mini_batches(self, problem, checkpoint, progress, callbacks):
+        """A step after every `mini_batch` rows; an iteration is a pass over all of them."""
+        stop = relative(self.tol)
+        if checkpoint and checkpoint.exists():
+            records, history, numbers = checkpoint.read({"online": self._example(problem)})
+            online, seed = records["online"], numbers["seed"]
+        else:
+            online, history = Online(self._start(problem, progress)[0], None), []
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+        converged = interrupted = False
+        try:
+            while len(history) < self.max_iter and not converged:
+                n_iter = len(history)
+                order = np.random.default_rng([seed, n_iter])
+                total, weight = 0.0, 0.0
+                for batch in problem.data.batches(self.mini_batch, order):
+                    online, part, its_weight = online.step(
+                        problem.kernel, problem.sweep_of(batch), **self._learning()
+                    )
+                    total, weight = total + part, weight + its_weight
+                objective = total / weight - problem.log_volume
+                gain = objective - history[-1] if history else np.inf
+                history.append(objective)
+                converged = stop(objective, abs(gain))
+                told = Iteration(n_iter, objective, gain, self.max_iter)
+                converged |= any([callback(told) is True for callback in callbacks])
+                if checkpoint and len(history) % self.checkpoint_every == 0:
+                    checkpoint.write({"online": online}, history, {"seed": int(seed)})
+        except KeyboardInterrupt:
+            if not history:
+                raise
+            interrupted = True
+        n_iter = len(history)
+        history.append(problem.step()(online.params).objective)  # what those were on the way to
+        self.n_passes_ = n_iter + 1
+        return Result(online.params, history, n_iter, converged, interrupted)
+
+    def _learning(self):
+        return {"decay": self.learning_decay, "offset": self.learning_offset}
+
+    def _partial_fit(self, X, y, sample_weight):
+        online = getattr(self, "_online", None)
+        data = check_data(self, X, y, sample_weight, reset=online is None and not hasattr(self, "history_"))
+        if online is None:
+            problem = self._problem(data)
+            if hasattr(self, "history_"):  # it was fitted, or read from a file: go on from there
+                start = problem.on_device(problem.in_main_memory().inward(self._parameters_in_main_memory()))
+            else:
+                start, _ = self._start(problem)
+                self.n_iter_, self.converged_, self.history_, self.n_passes_ = 0, False, np.zeros(0), 0
+            online = Online(start, None)
+        else:
+            problem, online = online
+            problem = replace(problem, data=data)
+        online, total, weight = online.step(problem.kernel, problem.sweep(), **self._learning())
+        if weight:
+            self.history_ = np.append(self.history_, total / weight - problem.log_volume)
+            self.n_iter_ += 1
+            self.n_passes_ += 1
+        self._online = replace(problem, data=None), online
+        self._store(self._from_kernel(problem.outward(online.params)))
+        return self
+
+    def _checkpoint(self, problem):
+        """Where the state of this fit is kept; what tells it from other fits."""
+        if self.checkpoint is None:
+            return None
+        summary = problem.summary
+        belongs_to = {
+            "data": fingerprint(
+                summary.n_rows, summary.total_weight, summary.mean, summary.deviation, summary.sample.keys
+            )
+        }
+        for name, value in self.get_params(deep=False).items():
+            if name not in _FREE_TO_CHANGE:
+                plain = value is None or isinstance(value, (bool, int, float, str))
+                belongs_to[name] = repr(value) if plain else fingerprint(value) if _is_array(value) else "?"
+        return Checkpoint(self.checkpoint, {"model": type(self).__name__, **belongs_to})
+
+    def _example(self, problem):
+        """A state of stepwise EM, for the shapes of its records."""
+        here = problem.in_main_memory()
+        rows, K = here.sample()[:2], self._n_components()
+        means = np.zeros((K, problem.data.n_features))
+        params = here.kernel.from_partition(rows.X, rows.weight, np.zeros(len(rows), dtype=int), means)
+        sweep = problem.sweep_of_sample(rows)
+        return Online(problem.on_device(params), None).step(problem.kernel, sweep, **self._learning())[0]
 
     def _check_hyperparameters(self):
         check_integer("n_components", self._n_components(), least=1)
@@ -170,8 +352,13 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         check_choice("init", self.init, _starts.INITS)
         check_number("noise_floor", self.noise_floor, least=0)
         check_choice("accelerate", self.accelerate, (None, "squarem"))
-        if self.batch_size is not None:
-            check_integer("batch_size", self.batch_size, least=1)
+        for name in ("batch_size", "mini_batch"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), least=1)
+        check_number("learning_decay", self.learning_decay, least=0, most=1)
+        check_number("learning_offset", self.learning_offset, least=1)
+        check_path("checkpoint", self.checkpoint)
+        check_integer("checkpoint_every", self.checkpoint_every, least=1)
         check_choice("dtype", self.dtype, ("float64", "float32"))
         check_seed(self.random_state)
         check_flag("warm_start", self.warm_start)
@@ -188,13 +375,14 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         Isotropic families go by the mean variance. Where there is no variance to go by, one takes its place,
         which in the frame is that of the other features.
         """
+        xp = namespace(frame.scale)
         variance = (summary.deviation / frame.scale) ** 2
         if self._family(None).isotropic:
-            variance = np.full_like(variance, variance.mean())
+            variance = xp.zeros_like(variance) + xp.mean(variance)
         flat = variance == 0
-        if flat.any():
-            self._complain_of_constant(np.flatnonzero(flat))
-        return self.noise_floor * np.where(flat, 1.0, variance)
+        if bool(xp.any(flat)):
+            self._complain_of_constant(np.flatnonzero(to_numpy(flat)))
+        return self.noise_floor * xp.where(flat, 1.0, variance)
 
     def _complain_of_constant(self, features):
         listed = ", ".join(map(str, features[:5])) + (", ..." if len(features) > 5 else "")
@@ -209,38 +397,39 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             stacklevel=5,  # where `fit` was called
         )
 
-    def _start(self, kernel, block, frame, progress=None):
-        """Starting values in the frame: what the user gave, what an earlier fit left, or our own."""
-        D = block.X.shape[1]
-        inward = (-frame.shift / frame.scale, 1.0 / frame.scale)
+    def _start(self, problem, progress=None):
+        """Starting values in the frame, and whether the user interrupted the search for them.
+
+        What the user gave, what an earlier fit left, or our own.
+        """
+        D, K = problem.data.n_features, self._n_components()
+        here = problem.in_main_memory()
         if self.warm_start and hasattr(self, "history_"):
             self._check_warm(D)
-            last = kernel.clamped(kernel.moved(self._parameters(), *inward))
-            return self._near(last, "the means of the last fit")
+            last = here.inward(self._parameters_in_main_memory())
+            return problem.on_device(self._near(last, "the means of the last fit")), False
         given = self._given_starts(D)
         if len(given) == len(self._PARAMETERS):
-            return self._near(kernel.clamped(kernel.moved(self._to_kernel(given), *inward)), "means_init")
-        K = self._n_components()
-        means = (given["means"] - frame.shift) / frame.scale if "means" in given else None
-        sample = _starts.canonical_sample(
-            block, frame, _starts.rows_for_start(K), block_rows(len(block), 3 * D, self.batch_size)
-        )
+            start = self._near(here.inward(self._to_kernel(given)), "means_init")
+            return problem.on_device(start), False
+        means = (given["means"] - here.frame.shift) / here.frame.scale if "means" in given else None
+        sample = here.sample()
         starts = _starts.starting_values(
-            kernel, K, self.init, self.n_init, self.random_state, sample, frame, means
+            here.kernel, K, self.init, self.n_init, self.random_state, sample, here.frame, means
         )
 
         def with_given(start):
-            ours = self._from_kernel(kernel.moved(start, frame.shift, frame.scale))
-            params = self._to_kernel({**ours, **given})
-            return self._near(kernel.clamped(kernel.moved(params, *inward)), "means_init")
+            ours = self._from_kernel(here.outward(start))
+            return self._near(here.inward(self._to_kernel({**ours, **given})), "means_init")
 
         if given:
             starts = map(with_given, starts)
         if progress:
             starts = progress.starts(starts)
-        as_it_is = Frame(np.zeros(D), np.ones(D), frame.log_volume)  # the sample is in the frame already
-        short = em_step(kernel, self._sweep(kernel, Block(*sample), as_it_is))
-        return best_start(short, starts, n_steps=_starts.SHORT_RUN, stop=relative(self.tol))
+        short = em_step(problem.kernel, problem.sweep_of_sample(sample))
+        return best_start(
+            short, map(problem.on_device, starts), n_steps=_starts.SHORT_RUN, stop=relative(self.tol)
+        )
 
     def _given_starts(self, D):
         """The starting values that the user gave, checked."""
@@ -263,23 +452,15 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
     def _check_warm(self, D):
         shapes = self._shapes(D)
         for name, array in self._fitted_parameters().items():
-            if array.shape != shapes[name]:
+            if tuple(array.shape) != shapes[name]:
                 raise ValueError(
-                    f"warm_start needs the shapes of the earlier fit, but {name}_ has shape {array.shape} "
-                    f"and would now be {shapes[name]}; set warm_start=False"
+                    f"warm_start needs the shapes of the earlier fit, but {name}_ has shape "
+                    f"{tuple(array.shape)} and would now be {shapes[name]}; set warm_start=False"
                 )
 
-    def _step(self, kernel, block, frame):
-        return em_step(kernel, self._sweep(kernel, block, frame))
-
-    def _sweep(self, kernel, block, frame):
-        D = block.X.shape[1]
-        return InMemorySweep(
-            block,
-            frame,
-            floats_per_row=kernel.family.floats_per_row(self._n_components(), D),
-            batch_size=self.batch_size,
-        )
+    def _step(self, problem):
+        """The EM step over all rows."""
+        return problem.step()
 
     # -- parameters in and out ------------------------------------------------------------------------
 
@@ -292,10 +473,13 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         """The fitted attributes as the kernel's parameters, in the user's units."""
         return self._to_kernel(self._fitted_parameters())
 
+    def _parameters_in_main_memory(self):
+        return self._to_kernel({name: to_numpy(array) for name, array in self._fitted_parameters().items()})
+
     def _store(self, fitted):
         for name, array in fitted.items():
             # in one fixed layout, so that a model read from a file gives the same bits
-            setattr(self, f"{name}_", np.ascontiguousarray(array))
+            setattr(self, f"{name}_", contiguous(array))
 
     def _validated(self, name, value, D, shown_as):
         """A parameter array of the user's, checked and broadcast; errors call it `shown_as`."""
@@ -318,42 +502,70 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         self._check_features(D)
         self._store({name: self._validated(name, value, D, shown_as=name) for name, value in given.items()})
         self.n_features_in_ = D
-        self.n_iter_, self.converged_, self.history_ = 0, False, np.zeros(0)
+        self.n_iter_, self.n_passes_, self.converged_, self.history_ = 0, 0, False, np.zeros(0)
         return self
 
     # -- using a fitted model -------------------------------------------------------------------------
 
-    def score_samples(self, X):
-        """Log density of each row.
+    def score_samples(self, X, *, out=None):
+        """Log density of each row, of what was observed of it.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features), path or blocks
+        out : path of a .npy file, optional
+            Where to write the result block by block; what is returned is then the file, memory-mapped.
+            All methods that give something for every row have it.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
-        return self._rows_of(X, log_density, volume=True)
+        return self._rows_of(X, scores, out=out)
 
     def score(self, X, y=None, sample_weight=None):
         """Mean log density of the rows, weighted if `sample_weight` is given."""
-        scores = self.score_samples(X)
+        scores = in_main_memory(self.score_samples(X))
         if sample_weight is not None:
             sample_weight = check_weights(sample_weight, len(scores))
         return float(np.average(scores, weights=sample_weight))
 
-    def predict_proba(self, X):
+    def predict_proba(self, X, *, out=None):
         """Posterior probability of each component, (n_samples, n_components)."""
-        return self._rows_of(X, responsibilities)
+        return self._rows_of(X, probabilities, out=out)
 
-    def predict(self, X):
+    def predict(self, X, *, out=None):
         """The most probable component of each row."""
-        return np.argmax(self.predict_proba(X), axis=1)
+        return self._rows_of(X, most_probable, out=out)
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """Fit the model, then `predict` the same rows."""
         return self.fit(X, y, sample_weight=sample_weight).predict(X)
+
+    def impute(self, X, *, sample=False, random_state=None, out=None):
+        """Fill what is missing, given what was observed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or blocks
+            Rows with NaN in the entries to be filled.
+        sample : bool, default=False
+            Whether to draw the missing entries from their distribution given the others, in place of taking
+            its mean. Several draws show how sure the filling is.
+        random_state : int, Generator, RandomState or None
+            Source of chance of the draws.
+        out : path of a .npy file, optional
+            As for `score_samples`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Entries that were observed are as they were.
+        """
+        check_flag("sample", sample)
+        check_is_fitted(self)
+        rng = as_generator(random_state) if sample else None
+        return self._rows_of(X, filled_rows, rng, out=out)
 
     def sample(self, n_samples=1, *, random_state=None):
         """Draw rows from the model.
@@ -372,7 +584,10 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_integer("n_samples", n_samples, least=1)
-        return self._kernel().sample(self._parameters(), n_samples, as_generator(random_state))
+        params = self._parameters_in_main_memory()
+        drawn = self._kernel().sample(params, n_samples, as_generator(random_state))
+        model = next(iter(self._fitted_parameters().values()))
+        return tuple(like(array, model) for array in drawn)
 
     def n_parameters(self):
         """Number of free parameters of the fitted density."""
@@ -382,37 +597,72 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
 
     def bic(self, X):
         """Bayesian information criterion on the rows of X; lower is better."""
-        scores = self.score_samples(X)
+        scores = in_main_memory(self.score_samples(X))
         return float(-2 * scores.sum() + self.n_parameters() * np.log(len(scores)))
 
     def aic(self, X):
         """Akaike information criterion on the rows of X; lower is better."""
-        return float(-2 * self.score_samples(X).sum() + 2 * self.n_parameters())
+        return float(-2 * in_main_memory(self.score_samples(X)).sum() + 2 * self.n_parameters())
 
     def icl(self, X):
         """BIC plus twice the entropy of the responsibilities (integrated completed likelihood)."""
-        resp = self.predict_proba(X)
+        resp = in_main_memory(self.predict_proba(X))
         entropy = -np.sum(resp * np.log(np.where(resp > 0, resp, 1.0)))
         return float(self.bic(X) + 2 * entropy)
 
     def _kernel(self):
         return Mixture(self._family(np.zeros(self.n_features_in_)), self.dtype)
 
-    def _rows_of(self, X, fn, volume=False):
-        """`fn(kernel, density, block)` for all rows of X, block by block."""
+    def _rows_of(self, X, fn, *args, out=None):
+        """`fn(kernel, density, frame, *args, block)` for all rows of X, in blocks in the user's units."""
         check_is_fitted(self)
-        block = check_rows(self, X, reset=False)
-        kernel = self._kernel()
-        params = self._parameters()
+        data = check_data(self, X, reset=False)
+        params, kernel = self._parameters(), self._kernel()
+        check_same_place(self, data, params.components.means)
         frame = Frame.around(*kernel.moments(params), isotropic=kernel.family.isotropic)
         density = kernel.prepare(kernel.moved(params, -frame.shift / frame.scale, 1.0 / frame.scale))
+        floats = kernel.family.floats_per_row(self._n_components(), data.n_features, True)
+        sweep = data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
+        return data.collected(sweep.rows(quietly, fn, kernel, density, frame, *args), out)
 
-        def quietly(piece):
-            with np.errstate(over="ignore", invalid="ignore"):  # rows far away: log density -inf
-                return fn(kernel, density, piece)
 
-        values = self._sweep(kernel, block, frame).rows(quietly)
-        return values - frame.log_volume if volume else values
+def quietly(fn, *args):
+    with np.errstate(over="ignore", invalid="ignore"):  # rows far away: log density -inf
+        return fn(*args)
+
+
+def scores(kernel, density, frame, block):
+    return log_density(kernel, density, frame.enter(block)) - frame.log_volume(block)
+
+
+def probabilities(kernel, density, frame, block):
+    return responsibilities(kernel, density, frame.enter(block))
+
+
+def most_probable(kernel, density, frame, block):
+    resp = probabilities(kernel, density, frame, block)
+    return namespace(resp).argmax(resp, axis=1)
+
+
+def filled_rows(kernel, density, frame, rng, block):
+    """Rows with their holes filled, by expectation or, given a generator, by chance."""
+    if block.observed is None:
+        return double(block.X)
+    framed = frame.enter(block)
+    if rng is None:
+        values = expected_rows(kernel, density, framed)
+    else:
+        values = like(drawn_rows(kernel, density, rng, framed), framed.X)
+    return namespace(values).where(block.observed, double(block.X), values * frame.scale + frame.shift)
+
+
+def in_main_memory(rows):
+    """The result of a method for all rows, as a NumPy array."""
+    return to_numpy(rows.compute() if hasattr(rows, "compute") else rows)
+
+
+def _is_array(value):
+    return isinstance(value, (list, tuple)) or hasattr(value, "shape")
 
 
 def as_generator(random_state):

@@ -6,7 +6,10 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from latently.backend.linalg import transpose
+from latently.backend.namespace import double, eye, is_native, like, namespace, to_numpy
 from latently.distributions import LowRankGaussian, LowRankParams, MixtureParams
+from latently.distributions.mixture import expected_rows
 from latently.distributions.responsibilities import normalise
 from latently.mixture._base import MixtureBase
 from latently.mixture._validation import check_integer
@@ -81,8 +84,9 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
     def covariances_(self):
         """(n_components, n_features, n_features) covariance matrices, worked out when asked for."""
         c = self._parameters().components
-        D = c.means.shape[1]
-        return c.loadings @ np.swapaxes(c.loadings, 1, 2) + np.eye(D) * c.noise_variance[:, None, :]
+        return (
+            c.loadings @ transpose(c.loadings) + eye(c.means.shape[1], c.means) * c.noise_variance[:, None, :]
+        )
 
     def factor_posterior(self, X):
         """Posterior of the factors given each row and component.
@@ -91,20 +95,17 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         -------
         means : ndarray of shape (n_samples, n_components, n_factors)
         covariances : ndarray of shape (n_components, n_factors, n_factors)
-            The same for all rows.
+            The same for all rows; (n_samples, n_components, n_factors, n_factors) if X has missing entries,
+            because then each row has its own.
         """
-        means = self._rows_of(X, lambda *at: _posterior(*at)[1])
-        kernel = self._kernel()
-        return means, kernel.prepare(self._parameters()).factor_covariances
+        means = self._rows_of(X, factor_means)
+        if bool(self._rows_of(X, has_holes).any()):
+            return means, self._rows_of(X, factor_covariances)
+        return means, self._kernel().prepare(self._parameters()).factor_covariances
 
-    def transform(self, X):
+    def transform(self, X, *, out=None):
         """Posterior means of the factors, averaged over components, (n_samples, n_factors)."""
-
-        def averaged(kernel, density, block):
-            resp, means = _posterior(kernel, density, block)
-            return np.sum(resp[:, :, None] * means, axis=1)
-
-        return self._rows_of(X, averaged)
+        return self._rows_of(X, averaged_factors, out=out)
 
     def inverse_transform(self, X, components=None):
         """Expected rows for given factors.
@@ -122,41 +123,60 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        Z = check_array(X, dtype=np.float64, ensure_min_features=0, input_name="X")
+        Z = (
+            double(X)
+            if is_native(X)
+            else check_array(X, dtype=np.float64, ensure_min_features=0, input_name="X")
+        )
         if Z.shape[1] != self.n_factors:
             raise ValueError(f"X has {Z.shape[1]} columns, but there are n_factors={self.n_factors} factors")
         params = self._parameters()
         pi, c = params.weights, params.components
         if components is None:
-            return pi @ c.means + Z @ np.tensordot(pi, c.loadings, axes=1).T
-        components = np.asarray(components)
+            xp = namespace(Z, pi)
+            return pi @ c.means + Z @ xp.sum(pi[:, None, None] * c.loadings, axis=0).T
+        components = to_numpy(np.asarray(components) if isinstance(components, list | tuple) else components)
         if components.shape != (len(Z),) or components.dtype.kind not in "iu":
             raise ValueError(f"components must be integers of shape ({len(Z)},)")
         if np.any((components < 0) | (components >= len(pi))):
             raise ValueError(f"components must lie between 0 and {len(pi) - 1}")
-        rows = c.means[components]
+        xp = namespace(Z, pi)
+        chosen = like(components[:, None] == np.arange(len(pi)), pi)
+        rows = xp.take(c.means, like(components, pi), axis=0)
         for k in range(len(pi)):
-            own = components == k
-            rows[own] += Z[own] @ c.loadings[k].T
+            rows = xp.where(chosen[:, k, None], rows + Z @ c.loadings[k, ...].T, rows)
         return rows
 
-    def reconstruct(self, X):
+    def reconstruct(self, X, *, out=None):
         """The rows without their noise, (n_samples, n_features): the posterior mean of mu_k + L_k z."""
-        params = self._parameters()
-        L, mu = params.components.loadings, params.components.means
-
-        def noiseless(kernel, density, block):
-            resp, means = _posterior(kernel, density, block)
-            weighted = resp[:, :, None] * means
-            K, D, q = L.shape
-            stacked = np.moveaxis(L, 1, 2).reshape(K * q, D)
-            return resp @ mu + weighted.reshape(len(resp), K * q) @ stacked
-
-        return self._rows_of(X, noiseless)
+        return self._rows_of(X, noiseless, out=out)
 
 
-def _posterior(kernel, density, block):
-    """Responsibilities (n, K) and factor means (n, K, q) of a block."""
-    log_joint, projected = kernel.family.evaluate(density, block.X)
-    _, resp = normalise(log_joint)
-    return resp.T, kernel.family.factor_means(density, projected)
+def noiseless(kernel, density, frame, block):
+    return expected_rows(kernel, density, frame.enter(block)) * frame.scale + frame.shift
+
+
+def factor_means(kernel, density, frame, block):
+    """(n, K, q)"""
+    return kernel.family.factor_means(density, kernel.family.evaluate(density, frame.enter(block))[1])
+
+
+def has_holes(kernel, density, frame, block):
+    """(n,) bool"""
+    xp = namespace(block.X)
+    if block.observed is None:
+        return xp.zeros_like(block.X[:, 0], dtype=xp.bool)
+    return ~xp.all(block.observed, axis=1)
+
+
+def factor_covariances(kernel, density, frame, block):
+    """(n, K, q, q)"""
+    latent = kernel.family.evaluate(density, frame.enter(block))[1]
+    return kernel.family.factor_covariances(density, latent, len(block))
+
+
+def averaged_factors(kernel, density, frame, block):
+    """(n, q)"""
+    log_joint, latent = kernel.family.evaluate(density, frame.enter(block))
+    resp = normalise(log_joint)[1].T
+    return namespace(resp).sum(resp[:, :, None] * kernel.family.factor_means(density, latent), axis=1)

@@ -1,8 +1,7 @@
 """Starting values: a partition of some rows by k-means, then the family's own fit of its parts.
 
 Starts decide optima. They are the same for a given seed, whatever the order of the rows and whether a
-row is given twice or with weight two: rows are sorted along a fixed direction before anything random
-happens, and at most `rows_for_start` of them are looked at.
+row is given twice or with weight two, because the sample they see is (core/summary.py).
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from latently.backend.placement import one_blas_thread
-from latently.core.block import slices
 
 INITS = ("kmeans", "k-means++", "random")
+_REFILLS = 3  # rounds of k-means in which holes are filled anew
 SHORT_RUN = 10  # EM steps that a start is given before the best one is carried on
 
 
@@ -24,72 +23,109 @@ def rows_for_start(n_components):
     return max(10_000, 50 * n_components)
 
 
-def canonical_sample(block, frame, limit, rows_at_a_time):
-    """At most `limit` rows in the kernel's frame with their weights, in an order set by their values."""
-    direction = np.random.default_rng(0).standard_normal(len(frame.shift))
-    key = np.concatenate(
-        [frame.enter(block.X[rows]) @ direction for rows in slices(len(block), rows_at_a_time)]
-    )
-    order = np.argsort(key, kind="stable")
-    weight = np.ones(len(block)) if block.weight is None else block.weight
-    if len(block) > limit:
-        # evenly spaced in cumulated weight, so that a row of weight two is two rows
-        cumulated = np.cumsum(weight[order])
-        targets = (np.arange(limit) + 0.5) / limit * cumulated[-1]
-        order = order[np.searchsorted(cumulated, targets)]
-        weight = np.ones(len(block))
-    return frame.enter(block.X[order]), weight[order]
-
-
-def starting_values(kernel, n_components, init, n_init, random_state, sample, frame, means=None):
+def starting_values(kernel, n_components, init, n_init, random_state, block, frame, means=None):
     """Yields `n_init` starts, in turn by k-means in the user's units and on standardised features.
 
     Units carry meaning in some tables and pictures and are arbitrary in others; the short runs that follow
-    tell which. Given `means`, or one component, leave nothing to chance: there is one start.
+    tell which. Given `means`, or one component, leave nothing to chance: there is one start. Rows that are
+    labelled with one component go into its part.
     """
-    X, weight = sample
+    X, weight, known = block.X, block.weight, _known(block.allowed, len(block))
     if means is not None or n_components == 1:
+        labels = np.zeros(len(X), dtype=int) if means is None else nearest(X, means, block.observed)
+        labels = np.where(known < 0, labels, known)
         if means is None:
-            means = np.average(X, axis=0, weights=weight)[None, :]
-        yield kernel.from_partition(X, weight, nearest(X, means), means)
+            means = part_means(X, weight, labels, n_components, block.observed)
+        yield kernel.from_partition(filled(X, block.observed, means[labels]), weight, labels, means)
         return
     rng = check_random_state(random_state)
     for i in range(n_init):
         standardised = i % 2 == 1
         units = np.ones_like(frame.scale) if standardised else frame.scale / frame.scale.max()
-        labels = partition(X * units, weight, n_components, init, rng.randint(2**31 - 1))
-        yield kernel.from_partition(X, weight, labels, part_means(X, weight, labels, n_components))
+        labels = partition(
+            X * units, weight, n_components, init, rng.randint(2**31 - 1), known, block.observed
+        )
+        means = part_means(X, weight, labels, n_components, block.observed)
+        yield kernel.from_partition(filled(X, block.observed, means[labels]), weight, labels, means)
 
 
-def partition(X, weight, n_components, init, seed):
-    """Labels (n,) of the parts."""
+def partition(X, weight, n_components, init, seed, known, observed):
+    """Labels (n,) of the parts; -1 in `known` leaves a row free."""
     from sklearn.cluster import KMeans, kmeans_plusplus  # here, because it takes a tenth of a second
 
+    if len(X) < n_components:  # not even so many distinct rows
+        return np.where(known < 0, np.arange(len(X)), known)
     if init == "random":
-        return np.random.default_rng(seed).integers(n_components, size=len(X))
-    if init == "k-means++":
-        centres, _ = kmeans_plusplus(X, n_components, sample_weight=weight, random_state=seed)
-        return nearest(X, centres)
-    # tol=0: scikit-learn's tolerance looks at unweighted variances, so weights would not equal copies
-    kmeans = KMeans(n_components, n_init=1, tol=0, random_state=seed)
-    with warnings.catch_warnings(), one_blas_thread():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than components: fine here
-        return kmeans.fit(X, sample_weight=weight).labels_
+        labels = np.random.default_rng(seed).integers(n_components, size=len(X))
+        return np.where(known < 0, labels, known)
+    # Holes are filled with the mean first, which is zero here.
+    centres, _ = kmeans_plusplus(X, n_components, sample_weight=weight, random_state=seed)
+    if np.any(known >= 0):
+        centres = _labelled_centres(X, weight, n_components, known, observed, centres)
+    if init == "kmeans":
+        for _ in range(1 if observed is None else _REFILLS):
+            # tol=0: scikit-learn's tolerance looks at unweighted variances, so weights would not equal copies
+            kmeans = KMeans(n_components, init=centres, n_init=1, tol=0, random_state=seed)
+            with warnings.catch_warnings(), one_blas_thread():
+                # fewer distinct rows than components: fine here
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                kmeans.fit(X, sample_weight=weight)
+            labels, centres = kmeans.labels_, kmeans.cluster_centers_
+            if observed is not None:
+                labels = nearest(X, centres, observed)
+                X = filled(X, observed, part_means(X, weight, labels, n_components, observed)[labels])
+    else:
+        labels = nearest(X, centres, observed)
+    return np.where(known < 0, labels, known)
 
 
-def nearest(X, centres):
-    distance = np.sum(centres**2, axis=1) - 2 * X @ centres.T
+def nearest(X, centres, observed=None):
+    if observed is None:
+        distance = np.sum(centres**2, axis=1) - 2 * X @ centres.T
+    else:
+        distance = observed @ (centres**2).T - 2 * np.where(observed, X, 0.0) @ centres.T
     return np.argmin(distance, axis=1)
 
 
-def part_means(X, weight, labels, n_components):
-    """Means (K, D) of the parts; an empty part takes the row farthest from its own mean."""
-    sizes = np.bincount(labels, weights=weight, minlength=n_components)
-    means = np.zeros((n_components, X.shape[1]))
-    np.add.at(means, labels, X * weight[:, None])
-    means /= np.maximum(sizes, np.finfo(float).tiny)[:, None]
-    empty = np.flatnonzero(sizes == 0)
+def filled(X, observed, values):
+    """The rows with `values` in their holes."""
+    return X if observed is None else np.where(observed, X, values)
+
+
+def part_means(X, weight, labels, n_components, observed=None):
+    """Means (K, D) of what was observed in the parts; an empty part takes the row farthest from its mean.
+
+    A feature that no row of a part has is given the mean of all, which is zero here.
+    """
+    own = np.zeros((n_components, len(X)))
+    own[labels, np.arange(len(X))] = weight
+    if observed is None:
+        totals = own.sum(axis=1)[:, None]
+        means = own @ X / np.maximum(totals, np.finfo(float).tiny)
+    else:
+        totals = own @ observed
+        means = own @ np.where(observed, X, 0.0) / np.maximum(totals, np.finfo(float).tiny)
+    empty = np.flatnonzero(own.sum(axis=1) == 0)
     if len(empty):
         distance = np.sum((X - means[labels]) ** 2, axis=1)
-        means[empty] = X[np.argsort(-distance, kind="stable")[: len(empty)]]
+        means[empty] = X[np.resize(np.argsort(-distance, kind="stable"), len(empty))]
+    return means
+
+
+def _known(allowed, n_rows):
+    """(n,) the only component that a row may come from, -1 where there are several."""
+    if allowed is None:
+        return np.full(n_rows, -1)
+    return np.where(allowed.sum(axis=1) == 1, np.argmax(allowed, axis=1), -1)
+
+
+def _labelled_centres(X, weight, n_components, known, observed, centres):
+    """The means of labelled rows, and for components without any the centres farthest from those."""
+    given = np.unique(known[known >= 0])
+    rows = known >= 0
+    seen = None if observed is None else observed[rows]
+    means = part_means(X[rows], weight[rows], known[rows], n_components, seen)
+    distance = np.min(np.sum((centres[:, None, :] - means[None, given, :]) ** 2, axis=2), axis=1)
+    others = np.setdiff1d(np.arange(n_components), given)
+    means[others] = centres[np.argsort(-distance, kind="stable")[: len(others)]]
     return means

@@ -5,13 +5,17 @@ Every error names the argument, what it was, and what it should be.
 
 from __future__ import annotations
 
+import os
+import warnings
 from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
-from latently.core.block import Block
+from latently.backend.namespace import device, double, is_floating, is_native, is_torch, namespace, to_numpy
+from latently.core.data import Data
+from latently.core.source import open_source
 
 LARGEST = 1e153  # squares of larger values overflow float64, those of smaller than its inverse vanish
 
@@ -21,9 +25,15 @@ def check_integer(name, value, *, least):
         raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
 
 
-def check_number(name, value, *, least):
-    if isinstance(value, bool) or not isinstance(value, Real) or not least <= value < np.inf:
-        raise ValueError(f"{name} must be a finite number of at least {least}, not {value!r}")
+def check_number(name, value, *, least, most=np.inf):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Real)
+        or not least <= value <= most
+        or value == np.inf
+    ):
+        limits = f"of at least {least}" if most == np.inf else f"from {least} to {most}"
+        raise ValueError(f"{name} must be a finite number {limits}, not {value!r}")
 
 
 def check_flag(name, value):
@@ -53,8 +63,38 @@ def check_choice(name, value, choices):
         raise ValueError(f"{name} must be one of {allowed}, not {value!r}")
 
 
-def check_rows(estimator, X, sample_weight=None, *, reset):
-    """The rows as a `Block`: numeric, finite, two-dimensional; rows of weight zero left out."""
+def check_path(name, value):
+    if value is not None and not isinstance(value, (str, os.PathLike)):
+        raise ValueError(f"{name} must be a path or None, not {value!r}")
+
+
+def check_data(estimator, X, y=None, sample_weight=None, *, reset):
+    """The rows, wherever they are, with their weights and what is known of their components."""
+    if _is_dask(X):
+        from latently.core.sweep_dask import DaskData
+
+        data = DaskData(X)
+        sample_weight, y = (_computed(value) for value in (sample_weight, y))
+    else:
+        data = Data(_checked_rows(estimator, X, reset=reset))
+    if not data.in_memory:
+        _check_features_of(estimator, data, reset=reset)
+    n_rows = None if sample_weight is None and y is None else data.count_rows()
+    if sample_weight is not None:
+        weight = check_weights(sample_weight, n_rows)
+        data = data.with_weight(None if np.all(weight == 1.0) else weight)
+    if y is not None:
+        data = data.with_allowed(check_labels(y, n_rows, estimator._n_components()))
+    return data
+
+
+def _checked_rows(estimator, X, *, reset):
+    """Rows in memory as an array: numeric, two-dimensional, NaN where not observed; or a source of blocks."""
+    source = open_source(X)
+    if source is not None:
+        return source
+    if is_native(X):
+        return _checked_tensor(estimator, X, reset=reset)
     X = validate_data(
         estimator,
         X,
@@ -63,27 +103,141 @@ def check_rows(estimator, X, sample_weight=None, *, reset):
         ensure_min_samples=2 if reset else 1,
         ensure_all_finite="allow-nan",
     )
-    if X.dtype.kind == "f":
-        if np.isnan(np.min(X)):
-            raise ValueError(
-                "Input X contains NaN. Missing values are not supported yet; fill them first, "
-                "for example with sklearn.impute.SimpleImputer"
-            )
-        if X.dtype.itemsize not in (4, 8):
-            with np.errstate(over="ignore"):  # a long double may be too large
-                X = check_array(X, dtype=np.float64, input_name="X")
-    if sample_weight is None:
-        return Block(X)
-    weight = check_weights(sample_weight, len(X))
-    kept = weight > 0
-    if not kept.all():
-        X, weight = X[kept], weight[kept]
-    return Block(X, None if np.all(weight == 1.0) else weight)
+    if X.dtype.kind == "f" and X.dtype.itemsize not in (4, 8):
+        with np.errstate(over="ignore"):  # a long double may be too large
+            X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite="allow-nan")
+    return X
+
+
+def _checked_tensor(estimator, X, *, reset):
+    """What `validate_data` checks, for arrays that stay where they are."""
+    xp = namespace(X)
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead; reshape X to rows and features")
+    if not xp.isdtype(X.dtype, ("bool", "integral", "real floating")):
+        raise ValueError("X must hold real numbers. Complex data not supported")
+    if X.shape[1] == 0:
+        raise ValueError(f"Found array with 0 feature(s) (shape={tuple(X.shape)}) while 1 is required")
+    least = 2 if reset else 1
+    if X.shape[0] < least:
+        raise ValueError(
+            f"Found array with {X.shape[0]} sample(s) (shape={tuple(X.shape)}) while {least} is required"
+        )
+    if is_floating(X) and bool(xp.any(xp.isinf(X))):
+        raise ValueError("Input X contains infinity")
+    if is_floating(X) and X.dtype not in (xp.float32, xp.float64):
+        X = double(X)
+    _check_feature_count(estimator, X.shape[1], reset=reset)
+    if reset:
+        vars(estimator).pop("feature_names_in_", None)
+    return X.detach() if is_torch(X) else X
+
+
+def _check_feature_count(estimator, n_features, *, reset):
+    if reset:
+        estimator.n_features_in_ = n_features
+    elif n_features != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {n_features} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+
+
+def _check_features_of(estimator, data, *, reset):
+    """Number and names of the features of rows that are not in memory."""
+    _check_feature_count(estimator, data.n_features, reset=reset)
+    names = data.feature_names
+    if reset:
+        vars(estimator).pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+        return
+    expected = list(getattr(estimator, "feature_names_in_", names or ()))
+    if names is not None and list(names) != expected:
+        raise ValueError(
+            f"the feature names of X are not those of the fit: {list(names)[:5]} but {expected[:5]}"
+        )
+
+
+def _is_dask(X):
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+def _computed(value):
+    return value.compute() if _is_dask(value) else value
+
+
+def check_same_place(estimator, data, parameters):
+    """Rows and parameters must be arrays of one kind on one device."""
+    X = data.X if data.in_memory else np.zeros(0)
+    if is_torch(X) == is_torch(parameters) and device(X) == device(parameters):
+        return
+    where = f"torch tensors on {parameters.device}" if is_torch(parameters) else "NumPy arrays"
+    given = f"a torch tensor on {X.device}" if is_torch(X) else "in main memory"
+    name = type(estimator).__name__
+    if is_torch(parameters):
+        cure = f"move X there with torch.asarray(X, device={str(parameters.device)!r})"
+    else:
+        cure = "give X as a NumPy array (X.cpu().numpy())"
+    target = str(X.device) if is_torch(X) else "numpy"
+    raise ValueError(
+        f"the parameters of this {name} are {where}, but X is {given}; {cure}, or move the model with "
+        f"model.to({target!r})"
+    )
+
+
+def check_labels(y, n_rows, n_components):
+    """(N, K) bool: the components each row may come from; None where y says nothing of them.
+
+    scikit-learn hands targets of all kinds to estimators that have no use for them, so what cannot be meant
+    as components is ignored with a warning; with -1 among the labels there is no doubt, and an error.
+    """
+    if is_native(y):
+        y = to_numpy(y)
+    y = np.asarray(y)
+    if y.ndim not in (1, 2) or (y.ndim == 2 and y.shape[1] not in (1, n_components)):
+        raise ValueError(
+            f"y must have one entry per row, or a column for each of the {n_components} components, "
+            f"not shape {y.shape}"
+        )
+    if len(y) != n_rows:
+        raise ValueError(f"y must have one entry per row, {n_rows} in all, not {len(y)}")
+    if y.ndim == 2 and y.dtype == bool:
+        if not y.any(axis=1).all():
+            row = np.flatnonzero(~y.any(axis=1))[0]
+            raise ValueError(f"y allows no component at all for row {row}; allow all where nothing is known")
+        return None if y.all() else y
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        raise ValueError("y contains NaN; use -1 for rows whose component is not known")
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    whole = y.ndim == 1 and y.dtype.kind in "iuf" and bool(np.all(y == np.round(y)))
+    fits = whole and bool(np.all((y >= -1) & (y < n_components)))
+    if whole and not fits and np.any(y == -1):
+        raise ValueError(
+            f"y must hold components from 0 to {n_components - 1}, or -1 where unknown, "
+            f"not {y[(y < -1) | (y >= n_components)][0]}"
+        )
+    if n_components == 1:
+        return None
+    if not fits:
+        warnings.warn(
+            f"y is ignored: it does not hold components (0 to {n_components - 1}, -1 where unknown)",
+            UserWarning,
+            stacklevel=4,  # where `fit` was called
+        )
+        return None
+    if np.all(y == -1):
+        return None
+    return (y[:, None] == np.arange(n_components)) | (y[:, None] == -1)
 
 
 def check_weights(sample_weight, n_rows):
     weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", ensure_min_samples=0
+        to_numpy(sample_weight) if is_native(sample_weight) else sample_weight,
+        ensure_2d=False,
+        dtype=np.float64,
+        input_name="sample_weight",
+        ensure_min_samples=0,
     )
     if weight.shape != (n_rows,):
         raise ValueError(f"sample_weight must have one entry per row, shape ({n_rows},), not {weight.shape}")
@@ -98,13 +252,23 @@ def check_weights(sample_weight, n_rows):
 
 
 def check_summary(summary):
-    """Features whose squares a float can hold."""
-    largest = np.max(np.abs(summary.mean) + summary.deviation)
+    """Rows that say something, and features whose squares a float can hold."""
+    if summary is None:
+        raise ValueError("every entry of X is missing (NaN), so there is nothing to learn from")
+    seen, infinite, mean, deviation, constant = map(
+        to_numpy,
+        (summary.observed_weight > 0, summary.infinite, summary.mean, summary.deviation, summary.constant),
+    )
+    if not seen.all():
+        raise ValueError(f"feature {np.flatnonzero(~seen)[0]} of X is missing (NaN) in every row; drop it")
+    if infinite.any():
+        raise ValueError(f"Input X contains infinity or a value too large, in feature {np.argmax(infinite)}")
+    largest = np.max(np.abs(mean) + deviation)
     if not largest < LARGEST:
         raise ValueError(
             f"X holds values of about {largest:.3g}, whose squares overflow float64; rescale the features"
         )
-    vanishing = ~summary.constant & (summary.deviation < 1 / LARGEST)
+    vanishing = ~constant & (deviation < 1 / LARGEST)
     if np.any(vanishing):
         raise ValueError(
             f"feature {np.flatnonzero(vanishing)[0]} of X varies so little that its variance vanishes in "
@@ -125,7 +289,7 @@ def parameter(name, value, shape):
 def numbers(name, value):
     """A float64 array of finite numbers."""
     try:
-        array = np.asarray(value)
+        array = np.asarray(to_numpy(value) if is_native(value) else value)
         if array.dtype.kind not in "biuf":
             raise TypeError
         array = array.astype(np.float64)

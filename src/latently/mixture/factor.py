@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from latently.core.drivers import Result, em_step
+from latently.backend.namespace import ones
+from latently.core.drivers import Result
 from latently.distributions import LowRankParams, MixtureParams
 from latently.distributions.moments import moment_step, principal_fit, total_moments
 from latently.mixture._docs import shares_docs
@@ -35,6 +36,11 @@ class _OneComponent(FactorMixture):
         noise_init=None,
         noise_floor=1e-6,
         accelerate=None,
+        mini_batch=None,
+        learning_decay=0.7,
+        learning_offset=10.0,
+        checkpoint=None,
+        checkpoint_every=10,
         batch_size=None,
         dtype="float64",
         random_state=None,
@@ -53,6 +59,11 @@ class _OneComponent(FactorMixture):
             noise_init=noise_init,
             noise_floor=noise_floor,
             accelerate=accelerate,
+            mini_batch=mini_batch,
+            learning_decay=learning_decay,
+            learning_offset=learning_offset,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
             batch_size=batch_size,
             dtype=dtype,
             random_state=random_state,
@@ -77,12 +88,13 @@ class _OneComponent(FactorMixture):
         return {"mean": (D,), "loadings": (D, self.n_factors), "noise_variance": (D,)}
 
     def _to_kernel(self, fitted):
-        arrays = (fitted["mean"], fitted["loadings"], fitted["noise_variance"])
-        return MixtureParams(np.ones(1), LowRankParams(*(array[None] for array in arrays)))
+        mean, *rest = (fitted[name][None, ...] for name in ("mean", "loadings", "noise_variance"))
+        return MixtureParams(ones((1,), mean), LowRankParams(mean, *rest))
 
     def _from_kernel(self, params):
         c = params.components
-        return {"mean": c.means[0], "loadings": c.loadings[0], "noise_variance": c.noise_variance[0]}
+        arrays = {"mean": c.means, "loadings": c.loadings, "noise_variance": c.noise_variance}
+        return {name: array[0, ...] for name, array in arrays.items()}
 
     @property
     def covariance_(self):
@@ -127,11 +139,10 @@ class FactorAnalysis(_OneComponent):
     def _noise(self):
         return False, False
 
-    def _step(self, kernel, block, frame):
-        N, D = block.X.shape
-        if N <= D:
-            return em_step(kernel, self._sweep(kernel, block, frame))
-        return moment_step(kernel, total_moments(self._sweep(kernel, block, frame)), frame)
+    def _step(self, problem):
+        if problem.summary.missing or problem.summary.n_rows <= problem.data.n_features:
+            return problem.step()
+        return moment_step(problem.kernel, total_moments(problem.sweep()), problem.log_volume)
 
 
 @shares_docs
@@ -178,9 +189,11 @@ class PPCA(_OneComponent):
     def _noise(self):
         return True, False
 
-    def _fitted_in(self, kernel, block, frame):
+    def _fitted_in(self, problem):
         """The maximum of the likelihood, in the frame; starting values are looked at but not needed."""
-        self._given_starts(block.X.shape[1])
-        params = principal_fit(kernel.family, self._sweep(kernel, block, frame))
-        objective = em_step(kernel, self._sweep(kernel, block, frame))(params).objective
-        return Result(params, [objective], 1, True)
+        if problem.summary.missing:
+            return super()._fitted_in(problem)
+        self._given_starts(problem.data.n_features)
+        params = principal_fit(problem.kernel.family, problem.sweep(), problem.summary.n_rows)
+        self.n_passes_ = 1
+        return Result(params, [problem.step()(params).objective], 1, True)

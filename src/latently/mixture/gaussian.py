@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from latently.backend.namespace import namespace, zeros
 from latently.distributions import FullGaussian, FullParams, LowRankGaussian, LowRankParams, MixtureParams
 from latently.mixture._base import MixtureBase
 from latently.mixture._docs import shares_docs
@@ -68,6 +69,11 @@ class GaussianMixture(MixtureBase):
         covariances_init=None,
         noise_floor=1e-6,
         accelerate=None,
+        mini_batch=None,
+        learning_decay=0.7,
+        learning_offset=10.0,
+        checkpoint=None,
+        checkpoint_every=10,
         batch_size=None,
         dtype="float64",
         random_state=None,
@@ -82,6 +88,11 @@ class GaussianMixture(MixtureBase):
             init=init,
             noise_floor=noise_floor,
             accelerate=accelerate,
+            mini_batch=mini_batch,
+            learning_decay=learning_decay,
+            learning_offset=learning_offset,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
             batch_size=batch_size,
             dtype=dtype,
             random_state=random_state,
@@ -157,10 +168,10 @@ class _Tied(_Full):
         return (D, D)
 
     def to_kernel(self, means, covariances):
-        return FullParams(means, covariances[None, :, :])
+        return FullParams(means, covariances[None, ...])
 
     def from_kernel(self, components):
-        return components.covariances[0]
+        return components.covariances[0, ...]
 
 
 class _Diagonal:
@@ -175,7 +186,7 @@ class _Diagonal:
         return (K, D)
 
     def to_kernel(self, means, covariances):
-        return LowRankParams(means, np.zeros((*means.shape, 0)), covariances)
+        return LowRankParams(means, zeros((*means.shape, 0), means), covariances)
 
     def from_kernel(self, components):
         return components.noise_variance
@@ -191,10 +202,10 @@ class _Spherical(_Diagonal):
         return (K,)
 
     def to_kernel(self, means, covariances):
-        return super().to_kernel(means, np.broadcast_to(covariances[:, None], means.shape))
+        return super().to_kernel(means, namespace(means).broadcast_to(covariances[:, None], means.shape))
 
     def from_kernel(self, components):
-        return components.noise_variance[:, 0].copy()
+        return components.noise_variance[:, 0]
 
 
 _TYPES = {"full": _Full(), "tied": _Tied(), "diag": _Diagonal(), "spherical": _Spherical()}

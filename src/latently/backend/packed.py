@@ -1,0 +1,83 @@
+"""Very many small symmetric matrices, entry by entry: an array for each entry, not one for each matrix.
+
+A library's factorisation of one 10 x 10 matrix is mostly overhead. Here every operation runs over all
+matrices at once. The lower triangle is packed column by column: q (q + 1) / 2 entries, each of any shape.
+"""
+
+from __future__ import annotations
+
+from latently.backend.namespace import Array, namespace
+
+
+def pairs(q: int) -> list[tuple[int, int]]:
+    """Row and column of each packed entry."""
+    return [(i, j) for j in range(q) for i in range(j, q)]
+
+
+def cholesky(S: Array, q: int) -> list[Array]:
+    """Columns (q - j, ...) of the Cholesky factors of packed matrices (q (q + 1) / 2, ...)."""
+    xp = namespace(S)
+    columns: list[Array] = []
+    start = 0
+    for j in range(q):
+        column = S[start : start + q - j, ...]
+        start += q - j
+        for m, earlier in enumerate(columns):
+            below = earlier[j - m :, ...]
+            column = column - below * below[0, ...]
+        columns.append(column / xp.sqrt(column[0, ...]))
+    return columns
+
+
+def log_determinant(columns: list[Array]) -> Array:
+    """ln |C C'| of factors C."""
+    xp = namespace(columns[0])
+    total = xp.log(columns[0][0, ...])
+    for column in columns[1:]:
+        total = total + xp.log(column[0, ...])
+    return 2.0 * total
+
+
+def forward(columns: list[Array], b: Array) -> Array:
+    """C^-1 b for b (q, ...)."""
+    xp = namespace(b)
+    solved: list[Array] = []
+    for column in columns:
+        y = b[0, ...] / column[0, ...]
+        solved.append(y)
+        b = b[1:, ...] - column[1:, ...] * y
+    return xp.stack(solved)
+
+
+def backward(columns: list[Array], y: Array) -> Array:
+    """C'^-1 y for y (q, ...)."""
+    xp = namespace(y)
+    solved: list[Array] = []
+    for j in reversed(range(len(columns))):
+        z = y[j, ...]
+        for below, earlier in enumerate(reversed(solved), 1):
+            z = z - columns[j][below, ...] * earlier
+        solved.append(z / columns[j][0, ...])
+    return xp.stack(solved[::-1])
+
+
+def inverse(columns: list[Array]) -> Array:
+    """(C C')^-1, packed."""
+    xp = namespace(columns[0])
+    q = len(columns)
+    inverted = []  # columns of C^-1
+    for j in range(q):
+        ones = xp.ones_like(columns[j][:1, ...])
+        unit = xp.concat([ones, xp.zeros_like(columns[j][1:, ...])])
+        inverted.append(forward(columns[j:], unit))
+    return xp.stack([xp.sum(inverted[i] * inverted[j][i - j :, ...], axis=0) for i, j in pairs(q)])
+
+
+def unpacked(S: Array, q: int) -> Array:
+    """(..., q, q) from (q (q + 1) / 2, ...)."""
+    xp = namespace(S)
+    if q == 0:
+        return xp.reshape(S, (*S.shape[1:], 0, 0))
+    where = {pair: p for p, pair in enumerate(pairs(q))}
+    rows = [xp.stack([S[where[max(i, j), min(i, j)], ...] for j in range(q)], axis=-1) for i in range(q)]
+    return xp.stack(rows, axis=-2)

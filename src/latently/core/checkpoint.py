@@ -1,0 +1,89 @@
+"""Checkpoints: the state of a run in a file, so that a fit that was killed goes on where it was.
+
+A checkpoint belongs to one fit: the same data and the same settings. What tells fits apart is kept beside
+the state and compared on reading.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latently.backend.namespace import like, to_numpy
+from latently.core import io
+
+
+class Checkpoint:
+    """A file for the states of a fit that `belongs_to` tells from others."""
+
+    def __init__(self, path: str | os.PathLike[str], belongs_to: dict[str, Any]):
+        self.path = Path(path)
+        self.belongs_to = belongs_to
+
+    def write(self, records: dict[str, Any], history: list[float], numbers: dict[str, Any]) -> None:
+        """Replaces the file in one go: a fit killed at any moment leaves a whole one."""
+        arrays = {"history": np.asarray(history, dtype=np.float64)}
+        for name, record in records.items():
+            arrays.update(_flat(name, record))
+        header = {"class": "checkpoint", "belongs_to": self.belongs_to, "numbers": numbers}
+        io.write(self.path, header, arrays)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def read(self, templates: dict[str, Any]) -> tuple[dict[str, Any], list[float], dict[str, Any]]:
+        """What was written last, records shaped like the templates."""
+        header, arrays = io.read(self.path)
+        shown = f"checkpoint={str(self.path)!r}"
+        if header.get("class") != "checkpoint":
+            raise ValueError(f"{shown} is a model file, not a checkpoint; choose another path")
+        theirs = header["belongs_to"]
+        other = [name for name, value in self.belongs_to.items() if theirs.get(name) != value]
+        if other:
+            raise ValueError(
+                f"{shown} belongs to a fit with other {', '.join(other)}; delete the file to begin anew, "
+                "or choose another path"
+            )
+        try:
+            records = {name: _like(name, template, arrays) for name, template in templates.items()}
+            return records, arrays["history"].tolist(), header["numbers"]
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{shown} does not fit this model: {error}") from None
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def fingerprint(*values: Any) -> str:
+    """A short text that differs where any array or number does."""
+    digest = hashlib.sha256()
+    for value in values:
+        array = np.ascontiguousarray(to_numpy(value) if hasattr(value, "shape") else value)
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _flat(name: str, record: Any) -> dict[str, Any]:
+    if dataclasses.is_dataclass(record):
+        parts = [_flat(f"{name}.{f.name}", getattr(record, f.name)) for f in dataclasses.fields(record)]
+        return {key: value for part in parts for key, value in part.items()}
+    return {name: to_numpy(record)}
+
+
+def _like(name: str, template: Any, arrays: dict[str, Any]) -> Any:
+    if dataclasses.is_dataclass(template):
+        fields = dataclasses.fields(template)
+        build: Any = type(template)
+        return build(**{f.name: _like(f"{name}.{f.name}", getattr(template, f.name), arrays) for f in fields})
+    array = arrays[name]
+    if isinstance(template, int):
+        return int(array)
+    if array.shape != tuple(template.shape) or not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must have shape {tuple(template.shape)} and finite entries")
+    return like(array, template)

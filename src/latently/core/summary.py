@@ -1,0 +1,181 @@
+"""What two passes over the rows tell before a fit: sizes, moments, and a sample for the starts.
+
+The sample must not hang on the order of the rows, on blocks, or on whether a row is given twice or with
+weight two. So it is made of distinct rows, each with all the weight it has, and those are taken whose
+hash is smallest: chance, but the same chance for the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latently.backend.hashing import row_hashes
+from latently.backend.namespace import Array, Floats, device, double, like, namespace, to_numpy
+from latently.core.block import Block
+from latently.core.tree import add
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Sizes, and weighted mean and standard deviation of each feature over the entries that were observed."""
+
+    n_rows: int  # that say something
+    total_weight: float
+    observed_weight: Array  # (D,)
+    mean: Array  # (D,)
+    deviation: Array  # (D,)
+    constant: Array  # (D,) bool: the feature never changes
+    infinite: Array  # (D,) bool: it holds an infinity
+    sample: Sample  # in main memory
+
+    @property
+    def missing(self) -> bool:
+        """Whether any entry is missing."""
+        return bool(namespace(self.observed_weight).any(self.observed_weight < self.total_weight))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Distinct rows in the order of their hashes."""
+
+    keys: NDArray[np.int64]  # (m,)
+    X: Floats  # (m, D), NaN where not observed
+    weight: Floats  # (m,)
+    allowed: NDArray[np.bool_] | None  # (m, K)
+
+    def distinct(self, limit: int) -> Sample:
+        """At most `limit` rows, equal ones put together."""
+        keys, first, inverse = np.unique(self.keys, return_index=True, return_inverse=True)
+        weight: Floats = np.bincount(inverse, weights=self.weight, minlength=len(keys)).astype(np.float64)
+        first = first[:limit]
+        allowed = None if self.allowed is None else self.allowed[first]
+        return Sample(keys[:limit], self.X[first], weight[:limit], allowed)
+
+
+@dataclass(frozen=True)
+class _Ranges:
+    n_rows: int
+    weight: float
+    observed_weight: Array
+    low: Array
+    high: Array
+    keys: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Moments:
+    total: Array
+    total_square: Array
+
+
+def summarise(sweep: Any, sample_size: int) -> Summary | None:
+    """Two passes: ranges first, so that neither an offset nor the units can spoil the moments.
+
+    None where no row says anything.
+    """
+
+    def joined(a: _Ranges, b: _Ranges) -> _Ranges:
+        xp = namespace(a.low)
+        return _Ranges(
+            a.n_rows + b.n_rows,
+            a.weight + b.weight,
+            a.observed_weight + b.observed_weight,
+            xp.minimum(a.low, b.low),
+            xp.maximum(a.high, b.high),
+            np.union1d(a.keys, b.keys)[:sample_size],
+        )
+
+    ranges = sweep.reduce(_ranges, joined, sample_size)
+    if ranges is None:
+        return None
+    xp = namespace(ranges.low)
+    seen = ranges.observed_weight > 0
+    low, high = xp.where(seen, ranges.low, 0.0), xp.where(seen, ranges.high, 0.0)
+    constant = low == high
+    middle = 0.5 * low + 0.5 * high
+    half_range = xp.where(constant, 1.0, high - middle)
+    last_key = int(ranges.keys[-1]) if sample_size else None
+
+    def both(a: Any, b: Any) -> Any:
+        return add(a[0], b[0]), _put_together(a[1], b[1], sample_size)
+
+    moments, sample = sweep.reduce(_moments, both, middle, half_range, last_key)
+    n = xp.where(seen, ranges.observed_weight, 1.0)
+    mean, square = moments.total / n, moments.total_square / n
+    spread = xp.sqrt(xp.where(square > mean**2, square - mean**2, 0.0))
+    return Summary(
+        n_rows=ranges.n_rows,
+        total_weight=ranges.weight,
+        observed_weight=ranges.observed_weight,
+        mean=middle + half_range * mean,
+        deviation=half_range * spread,
+        constant=constant,
+        infinite=xp.isinf(low) | xp.isinf(high),
+        sample=sample.distinct(sample_size),
+    )
+
+
+def _ranges(sample_size: int, block: Block) -> _Ranges:
+    xp = namespace(block.X)
+    low = high = block.X
+    observed_weight = xp.full(
+        (block.X.shape[1],), block.total_weight(), dtype=xp.float64, device=device(block.X)
+    )
+    if block.observed is not None:
+        low = xp.where(block.observed, low, xp.inf)
+        high = xp.where(block.observed, high, -xp.inf)
+        mask = xp.astype(block.observed, xp.float64)
+        observed_weight = xp.sum(mask if block.weight is None else mask * block.weight[:, None], axis=0)
+    keys = np.unique(_keys(block))[:sample_size] if sample_size else np.zeros(0, np.int64)
+    return _Ranges(
+        len(block),
+        block.total_weight(),
+        observed_weight,
+        double(xp.min(low, axis=0)),
+        double(xp.max(high, axis=0)),
+        keys,
+    )
+
+
+def _moments(middle: Array, half_range: Array, last_key: int | None, block: Block) -> tuple[_Moments, Sample]:
+    xp = namespace(block.X)
+    u = (double(block.X) - middle) / half_range  # in [-1, 1]
+    if block.observed is not None:
+        u = xp.where(block.observed, u, 0.0)
+    weighted = u if block.weight is None else u * block.weight[:, None]
+    moments = _Moments(xp.sum(weighted, axis=0), xp.sum(weighted * u, axis=0))
+    keys = _keys(block) if last_key is not None else np.zeros(len(block), np.int64)
+    chosen = keys <= last_key if last_key is not None else np.zeros(len(block), dtype=bool)
+    index = like(np.flatnonzero(chosen), block.X)
+    sample = Sample(
+        keys[chosen],
+        to_numpy(double(xp.take(block.X, index, axis=0))),
+        np.ones(int(chosen.sum()))
+        if block.weight is None
+        else to_numpy(xp.take(block.weight, index, axis=0)),
+        None if block.allowed is None else to_numpy(xp.take(block.allowed, index, axis=0)),
+    )
+    return moments, sample.distinct(len(sample.keys))
+
+
+def _put_together(a: Sample, b: Sample, limit: int) -> Sample:
+    allowed = None if a.allowed is None or b.allowed is None else np.concatenate([a.allowed, b.allowed])
+    both = Sample(
+        np.concatenate([a.keys, b.keys]),
+        np.concatenate([a.X, b.X]),
+        np.concatenate([a.weight, b.weight]),
+        allowed,
+    )
+    return both.distinct(limit) if len(both.keys) > 2 * limit else both  # rows that come again and again
+
+
+def _keys(block: Block) -> NDArray[np.int64]:
+    """Equal for rows that are equal in all that is known of them, their weight apart."""
+    hashes = row_hashes(block.X)
+    if block.allowed is not None:
+        hashes = hashes + 31 * row_hashes(block.allowed)
+    return hashes

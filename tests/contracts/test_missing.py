@@ -1,0 +1,736 @@
+"""Missing entries: every density, posterior, imputation and EM step is that of the observed ones."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from latently.mixture import MFA, PPCA, FactorAnalysis, GaussianMixture
+from tests.contracts.models import ALL, BY_NAME, FACTOR, MIXED, assert_same, instance, rows
+from tests.oracles import missing as oracle
+from tests.oracles import mixtures
+
+every_model = pytest.mark.parametrize("model", ALL, ids=str)
+every_factor_model = pytest.mark.parametrize("model", FACTOR, ids=str)
+every_mixture = pytest.mark.parametrize("model", [m for m in ALL if not m.one_component], ids=str)
+every_seed = pytest.mark.parametrize("seed", range(3))
+# one of each kind, where the families have no part in what is tested
+FEW = "GMM-full GMM-tied GMM-spherical FactorAnalysis PPCA MFA-diagonal MPPCA-shared MFA-diagonal-shared-q0"
+a_few_models = pytest.mark.parametrize("model", [BY_NAME[name] for name in FEW.split()], ids=str)
+weighted_or_not = pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+
+EXACT = {"noise_floor": 0.0, "tol": 0.0, "accelerate": None}  # max_iter=n runs exactly n EM steps
+
+agree = lambda actual, expected: np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-9)
+
+
+def with_holes(rng, X, fraction=0.3, empty=False):
+    """X with NaN in about this fraction of its entries, in some rows and some columns more than in others.
+
+    Rows keep an entry, unless some are to be empty; columns keep a few.
+    """
+    N, D = X.shape
+    lean = rng.dirichlet(np.full(D, 2.0)) * D * fraction
+    holes = rng.random((N, D)) < np.outer(rng.choice([0.0, 1.0, 2.0], size=N), lean)
+    if empty:
+        holes[rng.integers(N, size=2)] = True
+    else:
+        holes[np.arange(N), rng.integers(D, size=N)] = False
+    for j in range(D):
+        holes[rng.choice(N, size=min(N, 3), replace=False), j] = False
+    return np.where(holes, np.nan, X)
+
+
+def holed(model, seed, n_rows=25):
+    """Parameters, and rows with holes of which the first is complete and the last empty."""
+    theta, X = instance(model, seed, n_rows)
+    X[1:] = with_holes(np.random.default_rng(seed + 1000), X[1:])
+    X[-1] = np.nan
+    return theta, X
+
+
+def problem(model, seed, N=30, D=4, K=2, q=2):
+    """Rows with holes, row weights and starting values that are wide enough."""
+    rng = np.random.default_rng(seed)
+    X = rows(rng, N, D)
+    weight = rng.uniform(0.2, 3.0, size=N)
+    start = model.narrower(model.example(rng, D, K, q), 6.0)
+    start["means"] = X[rng.choice(N, size=len(start["means"]), replace=False)]
+    return with_holes(rng, X), weight, start
+
+
+def turned_to(theta):
+    """Parameters with L L' in the place of L: PPCA may turn its loadings to the principal axes."""
+    if "loadings" not in theta:
+        return theta
+    return {**theta, "loadings": theta["loadings"] @ np.swapaxes(theta["loadings"], 1, 2)}
+
+
+def in_order(model, estimator):
+    """The parameters with components in the order of their means: two starts may end in the same optimum."""
+    theta = model.theta(estimator)
+    order = np.argsort(theta["means"][:, 0])
+    return {name: array[order] for name, array in theta.items()}
+
+
+# -- the oracle itself, against the one of complete rows ----------------------------------------------------
+
+
+@every_model
+@pytest.mark.parametrize("seed", [1])
+def test_oracle_of_complete_rows(model, seed):
+    theta, X = instance(model, seed, n_rows=40)
+    weight = np.random.default_rng(seed).uniform(0.5, 2.0, size=len(X))
+    dense = model.dense(theta)
+    agree(oracle.log_density(X, *dense), mixtures.log_density(X, *dense))
+    agree(oracle.responsibilities(X, *dense), mixtures.responsibilities(X, *dense))
+    assert_same(oracle.step(model, X, theta, weight), model.step(X, theta, weight), rtol=1e-7, atol=1e-8)
+    floor = model.floor(X, 0.4, weight)
+    agree(oracle.floor_of(model, X, 0.4, weight), floor)
+    bounded = oracle.step(model, X, theta, weight, floor=floor)
+    assert_same(bounded, model.step(X, theta, weight, floor), rtol=1e-7, atol=1e-8)
+    if not model.is_gaussian:
+        agree(oracle.transform(X, *theta.values()), mixtures.transform(X, *theta.values()))
+        agree(oracle.reconstruct(X, *theta.values()), mixtures.reconstruct(X, *theta.values()))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_oracle_marginal_is_that_of_scipy(seed):
+    theta, X = holed(BY_NAME["GMM-full"], seed)
+    for x, log_density in zip(X[:-1], oracle.log_density(X[:-1], *theta.values()), strict=True):
+        seen = np.flatnonzero(~np.isnan(x))
+        parts = [
+            weight * stats.multivariate_normal(mean[seen], cov[np.ix_(seen, seen)]).pdf(x[seen])
+            for weight, mean, cov in zip(*theta.values(), strict=True)
+        ]
+        assert log_density == pytest.approx(np.log(sum(parts)), rel=1e-10)
+
+
+def filled_on_a_grid(x, means, covs):
+    """Copies of x with a fine grid in place of NaN, and the volume of a cell: enough for a trapezoid rule."""
+    out = np.flatnonzero(np.isnan(x))
+    width = 0.6 * np.sqrt(np.linalg.eigvalsh(covs).min())
+    # whatever is observed, the conditional means lie no farther than this many deviations of the marginal
+    far = 8 + np.nanmax(np.abs(x - means) / np.sqrt(np.diagonal(covs, axis1=1, axis2=2)), initial=0.0)
+    reach = far * np.sqrt(np.diagonal(covs, axis1=1, axis2=2))
+    low, high = (means - reach).min(axis=0)[out], (means + reach).max(axis=0)[out]
+    axes = [np.arange(a, b, width) for a, b in zip(low, high, strict=True)]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(out))
+    filled = np.repeat(x[None], len(points), axis=0)
+    filled[:, out] = points
+    return filled, width ** len(out)
+
+
+@pytest.mark.parametrize("name", ["GMM-full", "MFA-diagonal"])
+@pytest.mark.parametrize("row", [[np.nan, 0.3], [1.2, np.nan], [np.nan, np.nan]], ids=str)
+def test_oracle_is_the_integral_over_what_is_missing(name, row):
+    model = BY_NAME[name]
+    theta = model.example(np.random.default_rng(4), 2, 2, 1, spread=1.0)
+    dense = model.dense(theta)
+    X = np.array([row])
+    filled, cell = filled_on_a_grid(X[0], *dense[1:])
+    density = np.exp(mixtures.log_density(filled, *dense))
+    agree(np.exp(oracle.log_density(X, *dense)), density.sum() * cell)
+    share = density / density.sum()
+    agree(oracle.impute(X, *dense), [share @ filled])
+    agree(oracle.responsibilities(X, *dense), [share @ mixtures.responsibilities(filled, *dense)])
+    if not model.is_gaussian:
+        agree(oracle.transform(X, *theta.values()), [share @ mixtures.transform(filled, *theta.values())])
+        agree(oracle.reconstruct(X, *theta.values()), [share @ mixtures.reconstruct(filled, *theta.values())])
+
+
+@every_model
+def test_oracle_step_is_the_step_of_all_completions(model):
+    # Expected statistics given what is observed are the average of those of the completed rows.
+    rng = np.random.default_rng(5)
+    theta = model.example(rng, 3, 2, 1, spread=1.0)
+    X, weight = rng.normal(size=(7, 3)), rng.uniform(0.5, 2.0, size=7)
+    X[np.arange(5), [0, 1, 2, 0, 2]] = np.nan
+    completions, shares = [], []
+    for x, w in zip(X, weight, strict=True):
+        filled, _ = filled_on_a_grid(x, *model.dense(theta)[1:]) if np.isnan(x).any() else (x[None], 1.0)
+        density = np.exp(mixtures.log_density(filled, *model.dense(theta)))
+        completions.append(filled)
+        shares.append(w * density / density.sum())
+    averaged = model.step(np.concatenate(completions), theta, np.concatenate(shares))
+    assert_same(oracle.step(model, X, theta, weight), averaged, rtol=1e-7)
+
+
+# -- densities and posteriors -------------------------------------------------------------------------------
+
+
+@every_model
+@every_seed
+def test_density_and_responsibilities(model, seed):
+    theta, X = holed(model, seed)
+    estimator, dense = model.known(theta), model.dense(theta)
+    log_density = oracle.log_density(X, *dense)
+    agree(estimator.score_samples(X), log_density)
+    agree(estimator.score(X), log_density.mean())
+    weight = np.random.default_rng(seed).uniform(size=len(X))
+    agree(estimator.score(X, sample_weight=weight), np.average(log_density, weights=weight))
+    resp = oracle.responsibilities(X, *dense)
+    agree(estimator.predict_proba(X), resp)
+    np.testing.assert_array_equal(estimator.predict(X), resp.argmax(axis=1))
+
+
+@every_model
+@every_seed
+def test_a_row_with_nothing_observed(model, seed):
+    theta, _ = instance(model, seed)
+    weights, means = theta["weights"], theta["means"]
+    X = np.full((2, means.shape[1]), np.nan)
+    estimator = model.known(theta)
+    np.testing.assert_allclose(
+        estimator.score_samples(X), 0.0, atol=1e-14
+    )  # weights may sum to one but for rounding
+    np.testing.assert_allclose(estimator.predict_proba(X), [weights, weights], rtol=1e-14)
+    np.testing.assert_array_equal(estimator.predict(X), weights.argmax())
+    agree(estimator.impute(X), [weights @ means] * 2)
+    if not model.is_gaussian:
+        agree(estimator.transform(X), np.zeros((2, theta["loadings"].shape[2])))
+        agree(estimator.reconstruct(X), [weights @ means] * 2)
+
+
+@every_factor_model
+@every_seed
+def test_factors(model, seed):
+    theta, X = holed(model, seed)
+    estimator = model.known(theta)
+    z_means, z_covs = estimator.factor_posterior(X)
+    expected_means, expected_covs = oracle.factor_posterior(X, *list(theta.values())[1:])
+    assert z_means.shape == expected_means.shape
+    assert z_covs.shape == expected_covs.shape
+    agree(z_means, expected_means)
+    agree(z_covs, expected_covs)
+    agree(estimator.transform(X), oracle.transform(X, *theta.values()))
+    agree(estimator.reconstruct(X), oracle.reconstruct(X, *theta.values()))
+
+
+@every_factor_model
+def test_factor_covariances_are_per_row_only_if_something_is_missing(model):
+    theta, X = instance(model, 1)
+    K, D = theta["means"].shape
+    q = theta["loadings"].shape[2]
+    estimator = model.known(theta)
+    assert estimator.factor_posterior(X)[1].shape == (K, q, q)
+    X[0, D - 1] = np.nan
+    means, covs = estimator.factor_posterior(X)
+    assert means.shape == (len(X), K, q)
+    assert covs.shape == (len(X), K, q, q)
+
+
+@every_model
+@pytest.mark.parametrize("batch_size", [3])
+def test_rows_do_not_see_each_other(model, batch_size):
+    theta, X = holed(model, 3)
+    estimator = model.known(theta)
+    methods = [estimator.score_samples, estimator.predict_proba, estimator.impute]
+    if not model.is_gaussian:
+        methods += [estimator.transform, estimator.reconstruct, lambda X: estimator.factor_posterior(X)[0]]
+    whole = [method(X) for method in methods]
+    estimator.set_params(batch_size=batch_size)
+    for together, method in zip(whole, methods, strict=True):
+        np.testing.assert_allclose(method(X), together, rtol=1e-11, atol=1e-11)
+        alone = np.concatenate([method(x[None]) for x in X])
+        np.testing.assert_allclose(alone, together, rtol=1e-10, atol=1e-10)
+
+
+@every_model
+def test_a_column_may_be_missing_in_new_rows(model):
+    theta = model.example(np.random.default_rng(0), 4, 3, 2)
+    X = rows(np.random.default_rng(1), 12, 4)
+    X[:, 2] = np.nan
+    estimator, dense = model.known(theta), model.dense(theta)
+    agree(estimator.score_samples(X), oracle.log_density(X, *dense))
+    agree(estimator.impute(X), oracle.impute(X, *dense))
+
+
+@pytest.mark.parametrize("name", ["GMM-full", "GMM-tied", "MFA-diagonal", "MPPCA"])
+def test_many_features(name):
+    model, rng = BY_NAME[name], np.random.default_rng(8)
+    theta = model.example(rng, 60, 2, 8)
+    X = with_holes(rng, rng.normal(size=(300, 60)))
+    estimator, dense = model.known(theta), model.dense(theta)
+    agree(estimator.score_samples(X), oracle.log_density(X, *dense))
+    agree(estimator.impute(X), oracle.impute(X, *dense))
+
+
+@every_model
+@pytest.mark.parametrize("distance", [1e8, 1e100, 1e160, 1e300])
+def test_far_rows_are_never_nan(model, distance):
+    theta = model.example(np.random.default_rng(0), 3, 2, 2)
+    X = distance * np.array(
+        [[1.0, np.nan, 0.0], [-1.0, 1.0, np.nan], [np.nan, np.nan, 1.0], [1.0, -1.0, 1.0]]
+    )
+    estimator = model.known(theta)
+    scores, resp = estimator.score_samples(X), estimator.predict_proba(X)
+    assert not np.any(np.isnan(scores))
+    np.testing.assert_allclose(resp.sum(axis=1), 1.0, rtol=1e-12)
+    if distance <= 1e100:
+        np.testing.assert_allclose(scores, oracle.log_density(X, *model.dense(theta)), rtol=1e-8)
+
+
+@every_mixture
+def test_a_dead_component_takes_no_part(model):
+    rng = np.random.default_rng(0)
+    theta = model.example(rng, 3, 3, 1)
+    theta["weights"] = np.array([0.4, 0.0, 0.6])
+    alive = {name: np.delete(array, 1, axis=0) for name, array in theta.items()}
+    X = with_holes(rng, rng.normal(size=(20, 3)), empty=True)
+    agree(model.known(theta).score_samples(X), model.known(alive).score_samples(X))
+    agree(model.known(theta).impute(X), model.known(alive).impute(X))
+    assert np.all(model.known(theta).predict_proba(X)[:, 1] == 0)
+
+
+# -- imputation ---------------------------------------------------------------------------------------------
+
+
+@every_model
+@every_seed
+def test_imputation_is_the_conditional_mean(model, seed):
+    theta, X = holed(model, seed)
+    before, estimator = X.copy(), model.known(theta)
+    filled, seen = estimator.impute(X), ~np.isnan(X)
+    agree(filled, oracle.impute(X, *model.dense(theta)))
+    assert np.array_equal(filled[seen], X[seen])  # bit for bit
+    np.testing.assert_array_equal(X, before)
+    assert not np.shares_memory(filled, X)
+    drawn = estimator.impute(X, sample=True, random_state=seed)
+    assert np.array_equal(drawn[seen], X[seen])
+    assert np.all(np.isfinite(drawn))
+    np.testing.assert_array_equal(X, before)
+
+
+@every_model
+@pytest.mark.parametrize("settings", [{}, {"sample": True, "random_state": 0}], ids=["mean", "sample"])
+def test_imputation_of_complete_rows_is_a_copy(model, settings):
+    theta, X = instance(model, 2)
+    filled = model.known(theta).impute(X, **settings)
+    np.testing.assert_array_equal(filled, X)
+    assert not np.shares_memory(filled, X)
+
+
+@every_model
+@pytest.mark.parametrize("row", [[0.5, np.nan, np.nan], [np.nan, -1.0, 0.4], [np.nan] * 3], ids=str)
+def test_drawn_entries_have_the_conditional_distribution(model, row):
+    n = 20_000
+    theta = model.example(np.random.default_rng(1), 3, 3, 2, spread=1.0)
+    p, q = model.known(theta), model.known(model.narrower(theta))
+    X = np.repeat([row], n, axis=0)
+    drawn = p.impute(X, sample=True, random_state=1)
+    # E_p[q(x) / p(x) | observed] = q(observed) / p(observed)
+    ratio = np.exp(q.score_samples(drawn) - p.score_samples(drawn))
+    expected = np.exp(q.score_samples(X[:1]) - p.score_samples(X[:1]))[0]
+    assert abs(ratio.mean() - expected) < 5 * ratio.std() / np.sqrt(n)
+    out = np.isnan(row)
+    drawn = drawn[:, out]
+    mean, deviation = drawn.mean(axis=0), drawn.std(axis=0)
+    assert np.all(
+        np.abs(mean - oracle.impute(X[:1], *model.dense(theta))[0, out]) < 5 * deviation / np.sqrt(n)
+    )
+    second, wanted = drawn.T @ drawn / n, second_moment(X[0], *model.dense(theta))[np.ix_(out, out)]
+    spread = np.sqrt(np.var(drawn[:, :, None] * drawn[:, None, :], axis=0) / n)
+    assert np.all(np.abs(second - wanted) < 5 * spread)
+
+
+def second_moment(x, weights, means, covs):
+    """E[x x' | observed] of one row, (D, D)."""
+    resp, total = oracle.responsibilities(x[None], weights, means, covs)[0], 0.0
+    for r, mean, cov in zip(resp, means, covs, strict=True):
+        m, C = oracle.conditioned(x, mean, cov)
+        total = total + r * (np.outer(m, m) + C)
+    return total
+
+
+@every_model
+def test_draws_have_their_own_chance(model):
+    theta, X = holed(model, 4)
+    known = model.known(theta)
+    first, again, other = (known.impute(X, sample=True, random_state=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert np.all((first != other) == np.isnan(X))
+    for source in (np.random.default_rng, np.random.RandomState):
+        first, again = (known.impute(X, sample=True, random_state=source(7)) for _ in range(2))
+        np.testing.assert_array_equal(first, again)
+
+
+# -- steps --------------------------------------------------------------------------------------------------
+
+
+def check_steps(model, X, weight, start, n_steps, rtol=1e-8):
+    expected, history = start, [oracle.objective(model, X, start, weight)]
+    for _ in range(n_steps):
+        expected = oracle.step(model, X, expected, weight)
+        history.append(oracle.objective(model, X, expected, weight))
+    estimator = model.started(start, max_iter=n_steps, **EXACT).fit(X, sample_weight=weight)
+    assert_same(turned_to(model.theta(estimator)), turned_to(expected), rtol=rtol)
+    assert estimator.n_iter_ == n_steps
+    assert not estimator.converged_
+    assert estimator.history_.shape == (n_steps + 1,)
+    np.testing.assert_allclose(estimator.history_, history, rtol=1e-9)
+    assert estimator.history_[-1] == pytest.approx(estimator.score(X, sample_weight=weight), rel=1e-11)
+
+
+@every_model
+@weighted_or_not
+@pytest.mark.parametrize("n_steps", [0, 1, 3])
+def test_exactly_n_steps(model, weighted, n_steps):
+    X, weight, start = problem(model, 0)
+    check_steps(model, X, weight if weighted else None, start, n_steps)
+
+
+@every_model
+@pytest.mark.parametrize("seed", range(2))
+def test_steps_of_all_sizes(model, seed):
+    rng = np.random.default_rng(seed + 50)
+    D, K = int(rng.integers(2, 7)), int(rng.integers(1, 5))
+    X, weight, start = problem(model, seed, N=100, D=D, K=K, q=int(rng.integers(0, D + 1)))
+    check_steps(model, X, weight, start, 2)
+
+
+@every_model
+def test_steps_with_few_rows(model):
+    if model.name in ("GMM-full", "GMM-tied"):
+        pytest.skip("their covariances need more rows than features")
+    X, weight, start = problem(model, 5, N=7, D=9, q=1)
+    start["means"] = np.nan_to_num(0.5 * start["means"])
+    check_steps(model, X, weight, model.narrower(start, 5.0), 2)
+
+
+@every_model
+@weighted_or_not
+def test_steps_where_rows_share_what_is_missing(model, weighted):
+    X, weight, start = problem(model, 6, N=64)
+    X = np.where(np.isnan(X), 0.3, X)
+    X[:20, 1], X[20:24, [0, 3]], X[24:40, :3] = np.nan, np.nan, np.nan
+    check_steps(model, X, weight if weighted else None, start, 2)
+
+
+@every_mixture
+def test_steps_of_components_far_apart(model):
+    # most components have no part in a row, not even by rounding
+    rng = np.random.default_rng(7)
+    start = model.example(rng, 4, 5, 2)
+    start["means"] = 200.0 * rng.permutation(np.vstack([np.eye(4), np.zeros(4)]))
+    X = np.repeat(start["means"], 16, axis=0) + rng.normal(size=(80, 4))
+    X[::7] = start["means"][0] + 3.0 * rng.normal(size=X[::7].shape)
+    check_steps(model, with_holes(rng, X), rng.uniform(0.2, 3.0, size=80), model.narrower(start, 6.0), 2)
+
+
+@every_model
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("batch_size", [4])
+def test_parts_of_the_rows_add_up(model, dtype, batch_size):
+    X, weight, start = problem(model, 2)
+    settings = {"max_iter": 3, "dtype": dtype, **EXACT}
+    whole = model.started(start, **settings).fit(X, sample_weight=weight)
+    parts = model.started(start, batch_size=batch_size, **settings).fit(X, sample_weight=weight)
+    rtol, atol = (1e-9, 1e-10) if dtype == "float64" else (1e-2, 1e-3)
+    assert_same(model.theta(parts), model.theta(whole), rtol=rtol, atol=atol)
+
+
+@every_model
+def test_single_precision_is_near_double(model):
+    X, weight, start = problem(model, 3)
+    double, single = (
+        model.started(start, max_iter=3, dtype=dtype, **EXACT).fit(X, sample_weight=weight)
+        for dtype in ("float64", "float32")
+    )
+    np.testing.assert_allclose(single.history_, double.history_, rtol=1e-4)
+
+
+@every_model
+@weighted_or_not
+def test_step_at_the_floor_is_the_constrained_maximiser(model, weighted):
+    rng = np.random.default_rng(4)
+    axis = np.array([1.0, -1.0, 2.0, 0.7])  # three narrow clusters in a row
+    X = 3.0 * np.outer(np.arange(45) % 3 - 1, axis) + rng.normal(size=(45, 4)) * [0.1, 0.2, 0.4, 2.5]
+    start = model.example(rng, 4, 3, 1)
+    start["means"] = X[: len(start["means"])].copy()
+    X[15:, 2] *= 4.0
+    X[::4, 2] = np.nan  # unlike the others, so that the variance of all rows would be another one
+    X[1::3, 0] = np.nan
+    weight = rng.uniform(0.2, 3.0, size=45) if weighted else None
+    floor = oracle.floor_of(model, X, 0.5, weight)
+    if model.is_gaussian:
+        start["covs"] = start["covs"] + np.diag(np.full(4, floor.max()))
+    else:
+        start["noise"] = start["noise"] + floor.max()
+        if model.one_component:
+            start["loadings"] = 2.5 * axis[None, :, None]
+    bounded = start
+    for _ in range(3):
+        free = oracle.step(model, X, bounded, weight)
+        bounded = oracle.step(model, X, bounded, weight, floor=floor)
+    key = "covs" if model.is_gaussian else "noise"
+    assert not np.allclose(free[key], bounded[key])  # the floor does bind
+    estimator = model.started(start, max_iter=3, tol=0.0, noise_floor=0.5).fit(X, sample_weight=weight)
+    assert_same(turned_to(model.theta(estimator)), turned_to(bounded))
+    assert estimator.history_[-1] == pytest.approx(oracle.objective(model, X, bounded, weight), rel=1e-10)
+
+
+# -- the likelihood never falls -----------------------------------------------------------------------------
+
+
+@st.composite
+def fits(draw):
+    """A model with its settings, rows with holes, and row weights."""
+    model = BY_NAME[draw(st.sampled_from(sorted(BY_NAME)))]
+    D, K = draw(st.integers(1, 6)), draw(st.integers(1, 4))
+    N, q = draw(st.integers(max(3, 2 * K), 50)), draw(st.integers(0, D))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    X = rows(rng, N, D, draw(st.sampled_from([0.0, 2.0, 20.0])), draw(st.sampled_from([0.01, 1.0])))
+    if draw(st.booleans()):
+        X = np.round(X)
+    X = X * 10.0 ** rng.uniform(-3, 3, size=D)
+    X = X + draw(st.sampled_from([0.0, 1.0, 1e4])) * rng.normal(size=D)
+    X = with_holes(rng, X, draw(st.sampled_from([0.02, 0.2, 0.5, 0.8])))
+    weight = rng.uniform(0.1, 5.0, size=N) if draw(st.booleans()) else None
+    chosen = {
+        "init": draw(st.sampled_from(["kmeans", "k-means++", "random"])),
+        "noise_floor": draw(st.sampled_from([1e-6, 1e-3])),
+        "accelerate": draw(st.sampled_from([None, "squarem"])),
+        "n_init": draw(st.integers(1, 2)),
+        "random_state": draw(st.integers(0, 100)),
+    }
+    return model, K, q, chosen, X, weight
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@given(fits())
+def test_likelihood_never_falls(fit):
+    model, K, q, chosen, X, weight = fit
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X has constant features", UserWarning)
+        estimator = model.unfitted(K, q, max_iter=20, tol=0.0, **chosen).fit(X, sample_weight=weight)
+    for name, array in model.theta(estimator).items():
+        assert np.all(np.isfinite(array)), name
+    history = estimator.history_
+    assert np.all(np.isfinite(history))
+    fall = -np.min(np.diff(history), initial=0.0)
+    # 32 roundings of quadratic forms, which are the larger the smaller the noise may be
+    assert fall <= 32 * np.finfo(float).eps * X.shape[1] / chosen["noise_floor"] + 1e-9
+    assert estimator.score(X, sample_weight=weight) == pytest.approx(history[-1], rel=1e-5, abs=1e-5)
+    assert np.all(np.isfinite(estimator.predict_proba(X)))
+    assert np.all(np.isfinite(estimator.impute(X)))
+
+
+@every_mixture
+def test_a_fit_is_at_least_as_likely_as_the_truth(model):
+    theta = model.example(np.random.default_rng(6), 5, 2, 1, spread=4.0)
+    truth = model.known(theta)
+    X = with_holes(np.random.default_rng(7), truth.sample(400, random_state=0)[0], 0.25)
+    fitted = model.unfitted(2, 1, max_iter=300, random_state=0, tol=1e-5).fit(X)
+    assert fitted.history_[-1] >= truth.score(X)
+    assert fitted.converged_
+
+
+# -- what must not matter -----------------------------------------------------------------------------------
+
+
+def fitted(model, X, weight=None, **settings):
+    chosen = {"max_iter": 12, "tol": 0.0, "random_state": 3, **settings}
+    return model.unfitted(3, 2, **chosen).fit(X, sample_weight=weight)
+
+
+def rows_with_holes(seed, N=50):
+    rng = np.random.default_rng(seed)
+    return rng, with_holes(rng, rows(rng, N, 4), 0.2)
+
+
+@a_few_models
+@pytest.mark.parametrize("init", ["kmeans", "k-means++"])
+def test_weight_two_is_a_row_twice(model, init):
+    rng, X = rows_with_holes(7)
+    copies = rng.integers(1, 4, size=len(X))
+    by_weight = fitted(model, X, copies.astype(float), init=init)
+    by_copies = fitted(model, np.repeat(X, copies, axis=0), init=init)
+    assert_same(in_order(model, by_weight), in_order(model, by_copies), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(by_weight.history_, by_copies.history_, rtol=1e-9)
+
+
+@a_few_models
+def test_weight_zero_is_a_row_absent(model):
+    rng, X = rows_with_holes(8)
+    weight = rng.uniform(0.5, 2.0, size=len(X))
+    weight[::5] = 0.0
+    kept = weight > 0
+    with_zeros, without = fitted(model, X, weight), fitted(model, X[kept], weight[kept])
+    assert_same(model.theta(with_zeros), model.theta(without), rtol=0, atol=0)
+
+
+@a_few_models
+@pytest.mark.parametrize("init", ["kmeans", "k-means++"])
+def test_order_of_rows_does_not_matter(model, init):
+    rng, X = rows_with_holes(9)
+    weight, order = rng.uniform(0.5, 2.0, size=len(X)), rng.permutation(len(X))
+    forth, back = fitted(model, X, weight, init=init), fitted(model, X[order], weight[order], init=init)
+    assert_same(in_order(model, forth), in_order(model, back), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(forth.history_, back.history_, rtol=1e-9)
+
+
+@a_few_models
+@weighted_or_not
+@pytest.mark.parametrize("holes", [False, True], ids=["complete", "holes"])
+def test_empty_rows_are_left_out(model, weighted, holes):
+    rng, X = rows_with_holes(10)
+    X = X if holes else rows(rng, 50, 4)
+    weight = rng.uniform(0.5, 2.0, size=len(X) + 4)
+    more = np.insert(X, [0, 7, 7, 50], np.nan, axis=0)
+    kept = ~np.isnan(more).all(axis=1)
+    with_them = fitted(model, more, weight if weighted else None)
+    without = fitted(model, X, weight[kept] if weighted else None)
+    assert_same(in_order(model, with_them), in_order(model, without), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(with_them.history_, without.history_, rtol=1e-13)
+    assert with_them.n_iter_ == without.n_iter_
+    assert with_them.converged_ == without.converged_
+
+
+@a_few_models
+def test_an_offset_moves_the_means_only(model):
+    offset = 1e8
+    _, X = rows_with_holes(11)
+    X = np.round(X * 1024) / 1024  # X + offset is exact
+    here, there = fitted(model, X), fitted(model, X + offset)
+    expected, actual = in_order(model, here), in_order(model, there)
+    np.testing.assert_allclose(actual.pop("means") - offset, expected.pop("means"), atol=1e-7)
+    assert_same(actual, expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(there.history_, here.history_, rtol=1e-8)
+    np.testing.assert_allclose(there.impute(X + offset) - offset, here.impute(X), atol=1e-6)
+
+
+@a_few_models
+@pytest.mark.parametrize("kind", ["float32", "fortran", "pandas"])
+def test_the_form_of_the_rows_does_not_matter(model, kind):
+    pandas = pytest.importorskip("pandas")
+    _, X = rows_with_holes(12)
+    X = np.round(64 * X) / 64  # float32 holds them
+    given = {
+        "float32": lambda X: X.astype(np.float32),
+        "fortran": np.asfortranarray,
+        "pandas": lambda X: pandas.DataFrame(X, columns=list("abcd")),
+    }[kind](X)
+    plain, other = fitted(model, X), fitted(model, given)
+    assert_same(in_order(model, other), in_order(model, plain), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(np.asarray(other.impute(given)), plain.impute(X), rtol=1e-5, atol=1e-5)
+
+
+@a_few_models
+def test_warm_start_continues(model):
+    X, weight, start = problem(model, 14, N=60)
+    whole = model.started(start, max_iter=7, tol=0.0).fit(X, sample_weight=weight)
+    parts = model.started(start, max_iter=3, tol=0.0, warm_start=True).fit(X, sample_weight=weight)
+    first = parts.history_
+    parts.set_params(max_iter=4).fit(X, sample_weight=weight)
+    assert_same(turned_to(model.theta(parts)), turned_to(model.theta(whole)))
+    np.testing.assert_allclose(np.append(first[:-1], parts.history_), whole.history_, rtol=1e-11)
+
+
+@pytest.mark.parametrize("model", [m for m in MIXED if not m.no_factors], ids=str)
+def test_one_component_is_the_one_component_model(model):
+    one = next(m for m in FACTOR if m.one_component and m.isotropic == model.isotropic)
+    X, weight, start = problem(one, 15, N=40, D=5)
+    alone = one.started(start, max_iter=5, **EXACT).fit(X, sample_weight=weight)
+    mixed = model.started(start, max_iter=5, **EXACT).fit(X, sample_weight=weight)
+    assert_same(turned_to(one.theta(alone)), turned_to(model.theta(mixed)), rtol=1e-9)
+    np.testing.assert_allclose(alone.history_, mixed.history_, rtol=1e-11)
+
+
+def test_ppca_has_a_history_only_if_something_is_missing():
+    X = rows(np.random.default_rng(0), 40, 4)
+    closed = PPCA(1).fit(X)
+    assert closed.history_.shape == (1,) and closed.n_iter_ == 1
+    X[3, 2] = np.nan
+    by_em = PPCA(1, tol=1e-9).fit(X)
+    assert by_em.history_.shape == (by_em.n_iter_ + 1,) and by_em.n_iter_ > 1
+    assert by_em.converged_
+    # one entry of 160 changes little
+    np.testing.assert_allclose(by_em.covariance_, closed.covariance_, rtol=0.2, atol=0.2)
+
+
+# -- what is learnt from holes ------------------------------------------------------------------------------
+
+
+def low_rank(rng, N):
+    """Rows of two clusters, each near a plane in eight dimensions."""
+    means, loadings = rng.normal(scale=2.0, size=(2, 8)), rng.normal(size=(2, 8, 2))
+    labels = np.arange(N) % 2
+    z, noise = rng.normal(size=(N, 2)), 0.2 * rng.normal(size=(N, 8))
+    return means[labels] + np.einsum("ndq,nq->nd", loadings[labels], z) + noise
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    "estimator", [MFA(2, 2), GaussianMixture(2), FactorAnalysis(4), PPCA(4)], ids=lambda e: type(e).__name__
+)
+def test_imputation_of_low_rank_rows(estimator, seed):
+    rng = np.random.default_rng(seed)
+    X = low_rank(rng, 400)
+    holes = rng.random(X.shape) < 0.25
+    given = np.where(holes, np.nan, X)
+    estimator.set_params(random_state=seed, tol=1e-5).fit(given)
+    error = lambda filled: np.sqrt(np.mean((filled - X)[holes] ** 2))
+    by_means = error(np.where(holes, np.nanmean(given, axis=0), X))
+    assert error(estimator.impute(given)) < 0.5 * by_means
+    # the draws have the noise and the rest of the doubt on top: twice the squared error of the mean
+    drawn = error(estimator.impute(given, sample=True, random_state=seed))
+    assert error(estimator.impute(given)) < drawn < 1.7 * error(estimator.impute(given))
+
+
+# -- what is turned away ------------------------------------------------------------------------------------
+
+
+@every_model
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weight zero where it is observed"])
+def test_a_column_without_any_entry_is_an_error(model, weighted):
+    X = rows(np.random.default_rng(0), 30, 4)
+    X[:, 2] = np.nan
+    weight = None
+    if weighted:
+        X[0, 2], weight = 1.0, np.append(0.0, np.ones(29))
+    with pytest.raises(ValueError, match=r"(column|feature)\D*2\b"):
+        model.unfitted(2, 1).fit(X, sample_weight=weight)
+
+
+def test_a_column_without_any_entry_is_told_by_name():
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(rows(np.random.default_rng(0), 30, 3), columns=["length", "width", "age"])
+    X["width"] = np.nan
+    with pytest.raises(ValueError, match=r"width|(column|feature)\D*1\b"):
+        GaussianMixture(2).fit(X)
+
+
+@every_model
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinite_entries_are_an_error(model, value):
+    X = with_holes(np.random.default_rng(0), rows(np.random.default_rng(1), 30, 4))
+    X[7, 2] = value
+    with pytest.raises(ValueError, match="infinity"):
+        model.unfitted(2, 1).fit(X)
+    estimator = model.known(model.example(np.random.default_rng(2), 4, 2, 1))
+    methods = [estimator.score_samples, estimator.predict, estimator.predict_proba, estimator.impute]
+    if not model.is_gaussian:
+        methods += [estimator.transform, estimator.reconstruct, estimator.factor_posterior]
+    for method in methods:
+        with pytest.raises(ValueError, match="infinity"):
+            method(X)
+
+
+@every_model
+def test_more_components_than_rows_with_entries_are_an_error(model):
+    X = np.full((9, 3), np.nan)
+    with pytest.raises(ValueError, match=r"X|column|feature"):
+        model.unfitted(2, 1).fit(X)
+    if not model.one_component:
+        X[:2] = rows(np.random.default_rng(0), 2, 3)
+        with pytest.raises(ValueError, match="n_components"):
+            model.unfitted(3, 1).fit(X)
+
+
+@every_model
+def test_tags_say_so(model):
+    assert model.unfitted(2, 1).__sklearn_tags__().input_tags.allow_nan
