@@ -38,6 +38,15 @@ def like(values: Any, array: Array) -> Array:
     return xp.asarray(to_numpy(values) if hasattr(values, "shape") else values, device=device(array))
 
 
+def elsewhere(array: Array, where: Any) -> Array:
+    """The array as a NumPy array ("numpy"), or as a torch tensor on a device."""
+    if where == "numpy":
+        return to_numpy(array)
+    import torch
+
+    return torch.asarray(array if is_torch(array) else to_numpy(array), device=where)
+
+
 def zeros(shape: tuple[int, ...], array: Array) -> Array:
     """Zeros in float64 where `array` lives."""
     xp = namespace(array)

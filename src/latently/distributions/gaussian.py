@@ -89,7 +89,7 @@ class FullGaussian:
             log_weights=zeros((mu.shape[0],), mu),
         )
 
-    def evaluate(self, density: FullDensity, block: Block) -> tuple[Array, Array]:
+    def evaluate(self, density: FullDensity, block: Block, *, rough: bool = False) -> tuple[Array, Array]:
         """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and rows for `sums`."""
         X = block.X
         if block.observed is not None:

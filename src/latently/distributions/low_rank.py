@@ -33,7 +33,7 @@ from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import low_rank_holes
 from latently.distributions.gaussian import SMALLEST_VARIANCE
-from latently.distributions.low_rank_holes import Holed, LowRankStats
+from latently.distributions.low_rank_holes import Holed, HoledSums
 from latently.distributions.responsibilities import Entries, Responsibilities
 
 
@@ -82,7 +82,19 @@ class ProjectedSums:  # what a block adds up, before factors are worked out of p
     sum_x: Array  # (K, D)      sum of r x
     sum_yx: Array  # (K, q, D)  sum of r y x'
     sum_square: Array  # (G, S) sum of r x^2, over components if shared, over features if isotropic
-    holed: LowRankStats | None = None  # of rows with missing entries
+    holed: HoledSums | None = None  # of rows with missing entries
+
+
+@dataclass(frozen=True)
+class LowRankStats:
+    """Every field is a sum over rows; x is expected where it is missing, m = E[z|x,k], V its covariance."""
+
+    weight: Array  # (K,)       sum of r
+    sum_x: Array  # (K, D)      sum of r x
+    sum_z: Array  # (K, q)      sum of r m
+    sum_zx: Array  # (K, q, D)  sum of r E[z x']
+    sum_zz: Array  # (K, q, q)  sum of r (V + m m')
+    sum_square: Array  # (G, S) sum of r x^2, over components if shared, over features if isotropic
 
 
 @dataclass(frozen=True)
@@ -138,10 +150,15 @@ class LowRankGaussian:
             log_weights=xp.zeros_like(constants),
         )
 
-    def evaluate(self, density: LowRankDensity, block: Block) -> tuple[Array, Projected | Holed]:
-        """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and projected rows."""
+    def evaluate(
+        self, density: LowRankDensity, block: Block, *, rough: bool = False
+    ) -> tuple[Array, Projected | Holed]:
+        """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and projected rows.
+
+        If `rough`, entries may be rough whose responsibilities are lost to rounding in sums over rows.
+        """
         if block.observed is not None:
-            return low_rank_holes.evaluate(self, density, block)
+            return low_rank_holes.evaluate(self, density, block, rough=rough)
         X = block.X
         xp = namespace(X)
         K, q = density.means.shape[0], self.n_factors
@@ -197,9 +214,10 @@ class LowRankGaussian:
     ) -> ProjectedSums:
         X = block.X
         if isinstance(projected, Holed):
+            (K, D), (G, S) = density.means.shape, density.inverse_noise.shape
+            shapes = ((K,), (K, D), (K, self.n_factors, D), (G, S))
+            weight, sum_x, sum_yx, square = (zeros(shape, X) for shape in shapes)
             holed = low_rank_holes.sums(self, density, block, projected, resp)
-            parts = (holed.weight, holed.sum_x, holed.sum_zx, holed.sum_square)
-            weight, sum_x, sum_yx, square = map(namespace(X).zeros_like, parts)
             return ProjectedSums(weight, sum_x, sum_yx, square, holed)
         if resp.sparse is not None and self.n_factors:
             sum_x, sum_yx, squares = self._gathered_sums(density, projected, resp, resp.sparse)
@@ -225,8 +243,9 @@ class LowRankGaussian:
             sum_zz=weight[:, None, None] * density.factor_covariances + symmetric(transpose(W) @ yy @ W),
             sum_square=sums.sum_square,
         )
-        total: LowRankStats = add(stats, sums.holed)
-        return total
+        if sums.holed is not None:
+            stats = add(stats, LowRankStats(**low_rank_holes.statistics(self, density, sums.holed)))
+        return stats
 
     def sums_of_moments(
         self, density: LowRankDensity, weight: Array, mean: Array, scatter: Array

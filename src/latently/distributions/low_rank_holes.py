@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latently.backend import packed
-from latently.backend.namespace import Array, Floats, namespace, to_numpy, zeros
+from latently.backend.namespace import Array, Floats, is_numpy, namespace, to_numpy, zeros
 from latently.core.block import Block
-from latently.distributions.responsibilities import Responsibilities
+from latently.distributions.responsibilities import LOST, Responsibilities
 
 if TYPE_CHECKING:
     from latently.distributions.low_rank import LowRankDensity, LowRankGaussian
@@ -32,28 +34,40 @@ class Tables:
     """What rows with holes are multiplied with, once per sweep. T = q (q + 1) / 2."""
 
     of_rows: Array  # ((q + 1) K, D): l / psi, factor by factor, then mu / psi
-    of_masks: Array  # ((T + q + 1) K, D): l l' / psi, then l mu / psi, then -1/2 ln N's constant
+    of_masks: Array  # ((q + 1) K, D): l mu / psi, then the constants of ln N
+    precisions: Array  # (T K, D): l l' / psi, packed
+
+    @cached_property
+    def in_float32(self) -> NDArray[np.float32]:
+        """The precisions, for a first look."""
+        with np.errstate(over="ignore"):
+            rounded: NDArray[np.float32] = self.precisions.astype(np.float32)
+        return rounded
 
 
 @dataclass(frozen=True)
 class Holed:
     """What the statistics of rows with holes can take over from their densities."""
 
-    observed: Array  # (n, D), one or zero
-    columns: list[Array]  # of the factors C C' = B: (q - j, K, n)
-    y: Array  # (q, K, n): C^-1 times the projected row
+    places: NDArray[np.int64] | None  # of (K, n) laid out flat to which the rest belongs; None for all
+    columns: list[Array]  # of the factors C C' = B: (q - j, K, n), or (q - j, places)
+    y: Array  # (q, K, n) or (q, places): C^-1 times the projected row
+
+    def at(self, array: Array, flat: Array | None) -> Array:
+        """(a, M) the entries of `columns` or `y` at other places, all of which it must have."""
+        if self.places is None or flat is None:
+            return _entries(array, flat)
+        return np.take(array, np.searchsorted(self.places, flat), axis=1)
 
 
 @dataclass(frozen=True)
-class LowRankStats:
-    """Every field is a sum over rows; x is expected where it is missing, m = E[z|x,k], V its covariance."""
+class HoledSums:
+    """Sums over rows of (1, m, E[zz']), weighted with r; S as in LowRankDensity, E[zz'] packed."""
 
-    weight: Array  # (K,)       sum of r
-    sum_x: Array  # (K, D)      sum of r x
-    sum_z: Array  # (K, q)      sum of r m
-    sum_zx: Array  # (K, q, D)  sum of r E[z x']
-    sum_zz: Array  # (K, q, q)  sum of r (V + m m')
-    sum_square: Array  # (G, S) sum of r x^2, over components if shared, over features if isotropic
+    totals: Array  # (1 + q + T, K)
+    of_rows: Array  # (1 + q, K, D): of 1 and m, times x where it was observed
+    of_holes: Array  # (1 + q + T, K, D): of all, where x was not observed
+    of_squares: Array  # (K, S): of 1, times x^2 where it was observed
 
 
 def tables(density: LowRankDensity) -> Tables:
@@ -65,98 +79,159 @@ def tables(density: LowRankDensity) -> Tables:
     constant = -0.5 * (math.log(2 * math.pi) + xp.log(psi) + mu**2 / psi)
     products = [scaled[i, ...] * L[j, ...] for i, j in packed.pairs(q)]
     rows = [*(scaled[i, ...] for i in range(q)), mu / psi]
-    masks = [*products, *(scaled[i, ...] * mu for i in range(q)), constant]
-    return Tables(*(xp.reshape(xp.stack(parts), (len(parts) * K, D)) for parts in (rows, masks)))
+    masks = [*(scaled[i, ...] * mu for i in range(q)), constant]
+    precisions = xp.stack(products) if q else zeros((0, K, D), mu)
+    return Tables(
+        of_rows=xp.reshape(xp.stack(rows), (-1, D)),
+        of_masks=xp.reshape(xp.stack(masks), (-1, D)),
+        precisions=xp.reshape(precisions, (precisions.shape[0] * K, D)),
+    )
 
 
-def evaluate(family: LowRankGaussian, density: LowRankDensity, block: Block) -> tuple[Array, Holed]:
-    """ln pi_k p(x_o | k) (K, n), and what `sums` needs."""
+def evaluate(
+    family: LowRankGaussian, density: LowRankDensity, block: Block, *, rough: bool
+) -> tuple[Array, Holed]:
+    """ln pi_k p(x_o | k) (K, n), and what `sums` needs.
+
+    If `rough`, what cannot count in sums over rows, because the row is so much more probable under another
+    component, may be rough: most of the work is in precisions of factors that nobody asks for.
+    """
     xp = namespace(block.X)
     n, (K, q) = len(block), (density.means.shape[0], family.n_factors)
-    T = q * (q + 1) // 2
     observed = xp.astype(block.observed, xp.float64)
     by_row = xp.reshape(density.tables.of_rows @ block.X.T, (q + 1, K, n))
-    by_mask = xp.reshape(density.tables.of_masks @ observed.T, (T + q + 1, K, n))
-    log_prob = by_row[q, ...] + by_mask[T + q, ...]
+    by_mask = xp.reshape(density.tables.of_masks @ observed.T, (q + 1, K, n))
+    log_prob = by_row[q, ...] + by_mask[q, ...]
     log_prob += (-0.5 * density.inverse_noise) @ family.squares(block.X).T
     log_prob += density.log_weights[:, None]
     if not q:
-        return log_prob, Holed(observed, [], by_row[:0, ...])
-    precision = by_mask[:T, ...]
+        return log_prob, Holed(None, [], by_row[:0, ...])
+    b = by_row[:q, ...] - by_mask[:q, ...]
+    if rough and is_numpy(b) and K > 2:
+        guess, places = _that_may_count(density, block, observed, log_prob, b)
+        if len(places) <= family.most_per_row(K) * n:
+            columns, y = _made_exact(density, observed, log_prob, b, guess, places)
+            return guess, Holed(places, columns, y)
+    precisions = xp.reshape(density.tables.precisions @ observed.T, (-1, K, n))
+    gain, columns, y = _explained(precisions, b)
+    return log_prob + gain, Holed(None, columns, y)
+
+
+def _explained(precisions: Array, b: Array) -> tuple[Array, list[Array], Array]:
+    """1/2 (b'B^-1 b - ln|B|), factors of B, and C^-1 b, for packed B - I (T, ...) and b (q, ...)."""
+    xp = namespace(b)
+    q = b.shape[0]
     for p, (i, j) in enumerate(packed.pairs(q)):
         if i == j:
-            precision[p, ...] += 1.0
-    columns = packed.cholesky(precision, q)
-    y = packed.forward(columns, by_row[:q, ...] - by_mask[T : T + q, ...])
-    log_prob += 0.5 * (xp.sum(y * y, axis=0) - packed.log_determinant(columns))
-    return log_prob, Holed(observed, columns, y)
+            precisions[p, ...] += 1.0
+    columns = packed.cholesky(precisions, q)
+    y = packed.forward(columns, b)
+    return 0.5 * (xp.sum(y * y, axis=0) - packed.log_determinant(columns)), columns, y
+
+
+def _that_may_count(
+    density: LowRankDensity, block: Block, observed: Floats, log_prob: Floats, b: Floats
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Rough log densities (K, n), and the places in them, laid out flat, whose responsibilities may count.
+
+    Found with precisions in float32, and a bound on what that takes from a log density: if B is off by d,
+    then b'B^-1 b is off by |m|^2 d with m = B^-1 b, and ln|B| by q d, because B >= I.
+    """
+    (q, K, n), D = b.shape, observed.shape[1]
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # float32 may not do at all
+        products = density.tables.in_float32 @ observed.astype(np.float32).T
+        gain, columns, y = _explained(products.reshape(-1, K, n).astype(np.float64), b)
+        m = packed.backward(columns, y)
+        trace = np.sum(density.loadings**2 / density.noise[:, :, None], axis=(1, 2))[:, None]
+        off = 4.0 * math.sqrt(D) * np.finfo(np.float32).eps * trace  # well above what rounding does
+        doubt = 0.5 * off * (np.sum(m * m, axis=0) + q)
+        guess = log_prob + gain
+        if block.allowed is not None:
+            guess[~block.allowed.T] = -np.inf
+        at_least = guess - doubt - np.max(guess + doubt, axis=0)  # nats above the largest of the row
+        at_most = guess + doubt - np.max(guess - doubt, axis=0)
+        out_of_question = at_most < np.max(at_least, axis=1, keepdims=True) + LOST
+        out_of_question |= guess == -np.inf
+    return guess, np.flatnonzero(~out_of_question)  # what is not a number is in question
+
+
+def _made_exact(
+    density: LowRankDensity,
+    observed: Floats,
+    log_prob: Floats,
+    b: Floats,
+    guess: Floats,
+    places: NDArray[np.int64],
+) -> tuple[list[Floats], Floats]:
+    """Replaces the guesses at `places` by exact values; gives factors of B and C^-1 b there."""
+    _, K, n = b.shape
+    tables = density.tables.precisions.reshape(-1, K, observed.shape[1])
+    bounds = np.searchsorted(places, n * np.arange(K + 1))
+    rows = [places[bounds[k] : bounds[k + 1]] - k * n for k in range(K)]
+    precisions = np.concatenate([tables[:, k, :] @ observed[rows[k]].T for k in range(K)], axis=1)
+    gain, columns, y = _explained(precisions, _entries(b, places))
+    guess.reshape(-1)[places] = log_prob.reshape(-1)[places] + gain
+    return columns, y
 
 
 def sums(
     family: LowRankGaussian, density: LowRankDensity, block: Block, holed: Holed, resp: Responsibilities
-) -> LowRankStats:
+) -> HoledSums:
     xp = namespace(block.X)
     K, q, n = density.means.shape[0], family.n_factors, len(block)
     r, flat, bounds = resp.entries()  # of all components, one after the other
+    weighted = r[None, :]
     if q:
-        columns = [_entries(column, flat) for column in holed.columns]
-        m = packed.backward(columns, _entries(holed.y, flat))  # (q, M)
+        columns = [holed.at(column, flat) for column in holed.columns]
+        m = packed.backward(columns, holed.at(holed.y, flat))  # (q, M)
         zz = packed.inverse(columns)
         zz += xp.stack([m[i, :] * m[j, :] for i, j in packed.pairs(q)])
-        weighted = xp.concat([xp.ones_like(r)[None, :], m, zz]) * r  # (1 + q + T, M)
-    else:
-        weighted = r[None, :]
-    squares = family.squares(block.X)
-    of_rows, of_masks, of_squares = [], [], []
+        weighted = xp.concat([weighted, m * r, zz * r])  # (1 + q + T, M)
+    assert block.observed is not None
+    unobserved = xp.astype(~block.observed, xp.float64)
+    totals, of_rows, of_holes, of_squares = [], [], [], []
     for k in range(K):
-        own = slice(bounds[k], bounds[k + 1])
-        X, observed, square = block.X, holed.observed, squares
+        own = weighted[:, bounds[k] : bounds[k + 1]]
+        X, holes = block.X, unobserved
         if flat is not None:
-            rows = flat[own] - k * n
-            X, observed, square = (xp.take(array, rows, axis=0) for array in (X, observed, square))
-        of_rows.append(weighted[: 1 + q, own] @ X)
-        of_masks.append(weighted[:, own] @ (1.0 - observed))
-        of_squares.append(r[own] @ square)
-    return _statistics(
-        family,
-        density,
-        totals=xp.stack([xp.sum(weighted[:, bounds[k] : bounds[k + 1]], axis=1) for k in range(K)], axis=1),
+            rows = flat[bounds[k] : bounds[k + 1]] - k * n
+            X, holes = (xp.take(array, rows, axis=0) for array in (X, holes))
+        totals.append(xp.sum(own, axis=1))
+        of_rows.append(own[: 1 + q, :] @ X)
+        of_holes.append(own @ holes)
+        of_squares.append(own[0, :] @ family.squares(X))
+    return HoledSums(
+        totals=xp.stack(totals, axis=1),
         of_rows=xp.stack(of_rows, axis=1),
-        of_holes=xp.stack(of_masks, axis=1),
+        of_holes=xp.stack(of_holes, axis=1),
         of_squares=xp.stack(of_squares),
     )
 
 
-def _statistics(
-    family: LowRankGaussian,
-    density: LowRankDensity,
-    totals: Array,
-    of_rows: Array,
-    of_holes: Array,
-    of_squares: Array,
-) -> LowRankStats:
-    """From sums of r, r m over what was observed (1 + q, K, D) and of r, r m, r E[zz'] over holes."""
-    xp = namespace(of_rows)
-    q = of_rows.shape[0] - 1
+def statistics(family: LowRankGaussian, density: LowRankDensity, sums: HoledSums) -> dict[str, Array]:
+    """The fields of LowRankStats, with what is expected in holes in place of x; once per sweep."""
+    xp = namespace(sums.totals)
+    q = family.n_factors
     mu, psi = density.means, density.noise
     L = xp.permute_dims(density.loadings, (2, 0, 1))  # (q, K, D)
-    r, m, zz = of_holes[0, ...], of_holes[1 : 1 + q, ...], packed.unpacked(of_holes[1 + q :, ...], q)
+    r, m = sums.of_holes[0, ...], sums.of_holes[1 : 1 + q, ...]
+    zz = packed.unpacked(sums.of_holes[1 + q :, ...], q)
     zzl = xp.permute_dims((zz @ density.loadings[..., None])[..., 0], (2, 0, 1)) if q else m  # r E[zz'] l
     ml = xp.sum(m * L, axis=0)
     square = r * (psi + mu**2) + 2.0 * mu * ml + xp.sum(zzl * L, axis=0)
     if family.isotropic:
         square = xp.sum(square, axis=1, keepdims=True)
-    square = square + of_squares
+    square = square + sums.of_squares
     if family.shared:
         square = xp.sum(square, axis=0, keepdims=True)
-    return LowRankStats(
-        weight=totals[0, :],
-        sum_x=of_rows[0, ...] + r * mu + ml,
-        sum_z=totals[1 : 1 + q, :].T,
-        sum_zx=xp.permute_dims(of_rows[1:, ...] + m * mu + zzl, (1, 0, 2)),
-        sum_zz=packed.unpacked(totals[1 + q :, :], q),
-        sum_square=square,
-    )
+    return {
+        "weight": sums.totals[0, :],
+        "sum_x": sums.of_rows[0, ...] + r * mu + ml,
+        "sum_z": sums.totals[1 : 1 + q, :].T,
+        "sum_zx": xp.permute_dims(sums.of_rows[1:, ...] + m * mu + zzl, (1, 0, 2)),
+        "sum_zz": packed.unpacked(sums.totals[1 + q :, :], q),
+        "sum_square": square,
+    }
 
 
 def factor_means(holed: Holed) -> Array:

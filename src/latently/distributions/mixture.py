@@ -57,7 +57,7 @@ class Mixture:
                 whole, holed = replace(block.where(complete), observed=None), block.where(~complete)
                 both: MixtureStats = add(self.e_step(density, holed), self.e_step(density, whole))
                 return both
-        log_joint, latent = self.family.evaluate(density, block)
+        log_joint, latent = self.family.evaluate(density, block, rough=True)
         most_per_row = self.family.most_per_row(log_joint.shape[0])
         log_norm, resp = respond(log_joint, block.weight, block.allowed, most_per_row)
         sums = self.family.sums(density, block, latent, resp)

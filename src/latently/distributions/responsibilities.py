@@ -17,7 +17,7 @@ from latently.backend.linalg import sparse_matrix
 from latently.backend.namespace import Array, Floats, exp_above, is_numpy, namespace, ones
 
 _NEGLIGIBLE = -700.0  # exponents below this are taken for minus infinity
-_LOST = -45.0  # nats below a component's largest responsibility at which others are lost to rounding
+LOST = -45.0  # nats below a component's largest responsibility at which others are lost to rounding
 
 
 def normalise(log_joint: Array) -> tuple[Array, Array]:
@@ -118,7 +118,7 @@ def respond(
     by_row = ones((log_joint.shape[1],), log_joint) if row_weight is None else row_weight
     largest, lost, below = _below_largest(log_joint, allowed)
     if is_numpy(below) and not lost.any():
-        needed = below > np.max(below, axis=1, keepdims=True) + _LOST
+        needed = below > np.max(below, axis=1, keepdims=True) + LOST
         if np.count_nonzero(needed) <= most_per_row * len(by_row):
             return _sparse(largest, below, needed, by_row)
     log_norm, resp = _dense(largest, lost, below)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from dataclasses import replace
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import contiguous, double, like, namespace, to_numpy
+from latently.backend.namespace import contiguous, double, elsewhere, like, namespace, to_numpy
 from latently.core.checkpoint import Checkpoint, fingerprint
 from latently.core.drivers import Counted, Iteration, Result, State, best_start, em_step, relative, run
 from latently.core.frame import Frame
@@ -609,6 +610,24 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         resp = in_main_memory(self.predict_proba(X))
         entropy = -np.sum(resp * np.log(np.where(resp > 0, resp, 1.0)))
         return float(self.bic(X) + 2 * entropy)
+
+    def to(self, where):
+        """The fitted model with its parameters elsewhere.
+
+        Parameters
+        ----------
+        where : str or torch.device
+            "numpy" for NumPy arrays, else the device of torch tensors, such as "cpu" or "cuda".
+
+        Returns
+        -------
+        estimator
+            A copy; this one stays where it is.
+        """
+        moved = copy(self)
+        moved._store({name: elsewhere(array, where) for name, array in self._fitted_parameters().items()})
+        vars(moved).pop("_online", None)
+        return moved
 
     def _kernel(self):
         return Mixture(self._family(np.zeros(self.n_features_in_)), self.dtype)

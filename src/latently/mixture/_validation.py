@@ -181,8 +181,8 @@ def check_same_place(estimator, data, parameters):
         cure = "give X as a NumPy array (X.cpu().numpy())"
     target = str(X.device) if is_torch(X) else "numpy"
     raise ValueError(
-        f"the parameters of this {name} are {where}, but X is {given}; {cure}, or move the model with "
-        f"model.to({target!r})"
+        f"the parameters of this {name} are {where}, but X is {given}; {cure}, or move the model: "
+        f"model = model.to({target!r})"
     )
 
 
