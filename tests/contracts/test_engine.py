@@ -201,7 +201,7 @@ def test_sparse_sums_are_the_dense_ones(model, spread, lost, monkeypatch):
     rng = np.random.default_rng(0)
     X = params.components.means[rng.integers(len(params.weights), size=60)] + rng.normal(size=(60, 4))
     block, density = Block(X, rng.uniform(0.2, 3.0, size=60)), kernel.prepare(params)
-    monkeypatch.setattr(responsibilities_module, "_LOST", lost)
+    monkeypatch.setattr(responsibilities_module, "LOST", lost)
 
     def stats(most_per_row):
         monkeypatch.setattr(type(kernel.family), "most_per_row", lambda family, K: most_per_row)

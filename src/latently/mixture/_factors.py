@@ -11,7 +11,7 @@ from latently.backend.namespace import double, eye, is_native, like, namespace, 
 from latently.distributions import LowRankGaussian, LowRankParams, MixtureParams
 from latently.distributions.mixture import expected_rows
 from latently.distributions.responsibilities import normalise
-from latently.mixture._base import MixtureBase
+from latently.mixture._base import MixtureBase, in_main_memory
 from latently.mixture._validation import check_integer
 
 
@@ -99,7 +99,7 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
             because then each row has its own.
         """
         means = self._rows_of(X, factor_means)
-        if bool(self._rows_of(X, has_holes).any()):
+        if in_main_memory(self._rows_of(X, has_holes)).any():
             return means, self._rows_of(X, factor_covariances)
         return means, self._kernel().prepare(self._parameters()).factor_covariances
 
