@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cmp_to_key
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -78,6 +79,10 @@ class Result(Generic[Params]):
     n_iter: int
     converged: bool
     interrupted: bool = False
+
+    def state(self) -> State[Params]:
+        """From where another run can go on."""
+        return State(self.params, self.params, self.history[:-1], self.n_iter, 0.0)
 
 
 @dataclass(frozen=True)
@@ -183,31 +188,49 @@ def run(
 def best_start(
     step: Callable[[Params], Step[Params]], starts: Iterable[Params], *, n_steps: int, stop: StopRule
 ) -> tuple[Params, bool]:
-    """The end of the best of several short runs, and whether the user interrupted them.
+    """Where the most promising of several starts leads, and whether the user interrupted the search.
 
-    A single start is returned as it is.
+    All take a few steps, the better half takes as many more, and so on until one is left. A single start is
+    returned as it is.
     """
     starts = iter(starts)
     first, second = next(starts), next(starts, None)
     if second is None:
         return first, False
-    best: Result[Params] | None = None
+    ends: list[Result[Params]] = []
+    survivors: Iterable[State[Params]] = map(State.at, chain([first, second], starts))
+    n_done = 0
     try:
-        for start in chain([first, second], starts):
-            end = run(step, State.at(start), max_iter=n_steps, stop=stop)
-            best = end if best is None or _clearly_better(end, best) else best
-            if end.interrupted:
-                return best.params, True
+        while True:
+            last_round, ends, n_done = ends, [], n_done + n_steps
+            for start in survivors:
+                end = run(step, start, max_iter=n_done, stop=stop)
+                ends.append(end)
+                if end.interrupted:
+                    return _best([*last_round, *ends])[0].params, True
+            ends = _best(ends)[: -(-len(ends) // 2)]
+            if len(ends) == 1:
+                return ends[0].params, False
+            survivors = [end.state() for end in ends]
     except KeyboardInterrupt:
-        if best is None:
+        if not (found := [*last_round, *ends]):
             raise
-        return best.params, True
-    assert best is not None
-    return best.params, False
+        return _best(found)[0].params, True
+
+
+def _best(ends: list[Result[Params]]) -> list[Result[Params]]:
+    """The best first, and among equals the first found: their last digits must not tell them apart."""
+
+    def order(a: Result[Params], b: Result[Params]) -> int:
+        if _clearly_better(a, b):
+            return -1
+        return 1 if _clearly_better(b, a) else 0
+
+    return sorted(ends, key=cmp_to_key(order))
 
 
 def _clearly_better(a: Result[Any], b: Result[Any]) -> bool:
-    """Beyond rounding: two starts that lead to the same place must not be told apart by their last digits."""
+    """Beyond rounding."""
     return a.history[-1] > b.history[-1] + _NOTICEABLE * max(1.0, abs(b.history[-1]))
 
 

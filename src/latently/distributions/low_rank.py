@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy import linalg
 
 from latently.backend.linalg import (
     leading_eigenpairs,
@@ -361,7 +362,9 @@ class LowRankGaussian:
         loadings, psi = np.empty((K, D, q)), np.empty((K, D))
         pooled_psi = pooled_loadings = None
         for k in range(K):
-            if sizes[k] >= 2 * (q + 1):
+            if 0 < q < D and not self.isotropic and sizes[k] > 2 * D and own[k].sum() > 2 * D:
+                loadings[k], psi[k] = self._by_multiple_correlations(residual[own[k]], sizes[k])
+            elif sizes[k] >= 2 * (q + 1):
                 loadings[k], psi[k] = self._principal(residual[own[k]], sizes[k])
             else:
                 if pooled_loadings is None:
@@ -460,6 +463,21 @@ class LowRankGaussian:
         if self.isotropic:
             return loadings, np.full(D, rest)
         return loadings, np.maximum(variance - np.sum(loadings**2, axis=1), 0.1 * variance)
+
+    def _by_multiple_correlations(self, residual: Floats, weight: float) -> tuple[Floats, Floats]:
+        """Loadings (D, q) and noise (D,) in a way that does not hang on the units of the features.
+
+        The noise is what the other features cannot tell of a feature, 1 / (S^-1)_dd, a little reduced; the
+        loadings are the best for that noise. Joreskog (1967), Psychometrika 32.
+        """
+        D, q = residual.shape[1], self.n_factors
+        S = residual.T @ residual / weight
+        variance = np.diagonal(S)
+        ridge = 1e-6 * np.where(variance > 0, variance, 1.0)
+        psi = (1.0 - 0.5 * q / D) / np.diagonal(np.linalg.inv(S + np.diag(ridge)))
+        root = np.sqrt(psi)
+        values, vectors = linalg.eigh(S / np.outer(root, root), subset_by_index=[D - q, D - 1])
+        return root[:, None] * vectors * np.sqrt(np.maximum(values - 1.0, 0.0)), psi
 
     def _smallest_start(self) -> Array:
         """Starts keep clear of zero even without a floor."""

@@ -349,7 +349,8 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         check_integer("n_components", self._n_components(), least=1)
         check_integer("max_iter", self.max_iter, least=0)
         check_number("tol", self.tol, least=0)
-        check_integer("n_init", self.n_init, least=1)
+        if not (isinstance(self.n_init, str) and self.n_init == "auto"):
+            check_integer("n_init", self.n_init, least=1, or_else="auto")
         check_choice("init", self.init, _starts.INITS)
         check_number("noise_floor", self.noise_floor, least=0)
         check_choice("accelerate", self.accelerate, (None, "squarem"))
@@ -415,8 +416,9 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             return problem.on_device(start), False
         means = (given["means"] - here.frame.shift) / here.frame.scale if "means" in given else None
         sample = here.sample()
+        n_init = _starts.number_of_starts(self.n_init, len(sample), D, K)
         starts = _starts.starting_values(
-            here.kernel, K, self.init, self.n_init, self.random_state, sample, here.frame, means
+            here.kernel, K, self.init, n_init, self.random_state, sample, here.frame, means
         )
 
         def with_given(start):

@@ -7,23 +7,25 @@ import inspect
 _SHARED = """
     max_iter : int, default=1000
         Most EM iterations.
-    tol : float, default=1e-6
+    tol : float, default=1e-7
         EM ends when the log-likelihood per row gains less than `tol` times its size (or `tol`, if its size
         is below one). With 0 exactly `max_iter` steps are taken.
-    n_init : int, default=4
-        Starts that are tried: each is given ten EM steps and the best is carried on. With more than
-        10000 rows (or 50 per component) the short runs see a sample. One component has one start.
+    n_init : int or "auto", default="auto"
+        Starts that are tried: after four EM steps the better half goes on, and so forth until one is left.
+        With more than 10000 rows (or 50 per component) they see a sample. "auto" is 8, and up to 24 for small
+        tables. One component has one start.
     init : {"kmeans", "k-means++", "random"}, default="kmeans"
-        How rows are first shared out among components. Every second start sees standardised features.
+        How rows are first shared out among components. Every second start sees standardised features, and
+        from the third on features count in random proportion, so that no start is like another.
     {starts}
         Starting values in the shape of the fitted attributes, or anything that broadcasts to it. Those
         given replace our own; if all are given, EM begins from exactly these.
     noise_floor : float, default=1e-6
         No variance falls below this fraction of the feature's variance in the data (of the mean variance,
         if the variance is isotropic). Variances at the floor maximise the likelihood under that bound.
-    accelerate : {None, "squarem"}, default=None
+    accelerate : {"squarem", None}, default="squarem"
         "squarem" takes longer steps where EM creeps; an iteration is then up to three passes over the data.
-        The likelihood never falls and the fixed points are those of EM.
+        The likelihood never falls and the fixed points are those of EM. None is plain EM.
     mini_batch : int, optional
         Fit by stepwise EM: the parameters move after every so many rows, in an order drawn anew each pass.
         An iteration is then a pass over the data, `history_` holds the log-likelihood as it was met on the

@@ -16,19 +16,29 @@ from latently.backend.placement import one_blas_thread
 
 INITS = ("kmeans", "k-means++", "random")
 _REFILLS = 3  # rounds of k-means in which holes are filled anew
-SHORT_RUN = 10  # EM steps that a start is given before the best one is carried on
+_FEWEST_STARTS, _MOST_STARTS = 8, 24
+_CHEAP = 400_000  # numbers to look at, for all starts together
+SHORT_RUN = 4  # EM steps after which the better half of the starts goes on
 
 
 def rows_for_start(n_components):
     return max(10_000, 50 * n_components)
 
 
+def number_of_starts(n_init, n_rows, n_features, n_components):
+    """`n_init`, or more where they cost next to nothing."""
+    if n_init != "auto":
+        return n_init
+    cheap = _CHEAP // (n_rows * n_features * n_components)
+    return int(min(_MOST_STARTS, max(_FEWEST_STARTS, cheap)))
+
+
 def starting_values(kernel, n_components, init, n_init, random_state, block, frame, means=None):
     """Yields `n_init` starts, in turn by k-means in the user's units and on standardised features.
 
     Units carry meaning in some tables and pictures and are arbitrary in others; the short runs that follow
-    tell which. Given `means`, or one component, leave nothing to chance: there is one start. Rows that are
-    labelled with one component go into its part.
+    tell which. From the third on features count in random proportion. Given `means`, or one component, leave
+    nothing to chance: there is one start. Rows that are labelled with one component go into its part.
     """
     X, weight, known = block.X, block.weight, _known(block.allowed, len(block))
     if means is not None or n_components == 1:
@@ -42,6 +52,8 @@ def starting_values(kernel, n_components, init, n_init, random_state, block, fra
     for i in range(n_init):
         standardised = i % 2 == 1
         units = np.ones_like(frame.scale) if standardised else frame.scale / frame.scale.max()
+        if i >= 2:  # the same partition again would be a start wasted
+            units = units * np.sqrt(rng.standard_exponential(len(units)))
         labels = partition(
             X * units, weight, n_components, init, rng.randint(2**31 - 1), known, block.observed
         )

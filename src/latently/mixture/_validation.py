@@ -20,9 +20,11 @@ from latently.core.source import open_source
 LARGEST = 1e153  # squares of larger values overflow float64, those of smaller than its inverse vanish
 
 
-def check_integer(name, value, *, least):
+def check_integer(name, value, *, least, or_else=None):
+    """`or_else` is what might have been given instead, for the message."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+        other = "" if or_else is None else f" or {or_else!r}"
+        raise ValueError(f"{name} must be an integer of at least {least}{other}, not {value!r}")
 
 
 def check_number(name, value, *, least, most=np.inf):
