@@ -57,7 +57,7 @@ def make_data(N, D, K, q, seed=0):
 def make_estimator(model, starts, q, dtype, **options):
     """Ours, with all starting values given."""
     K, D = starts.shape
-    shared = {"tol": 0, "dtype": dtype, **options}
+    shared = {"tol": 0, "dtype": dtype, "accelerate": None, **options}
     directions = np.random.default_rng(1).standard_normal((K, D, q)) / np.sqrt(D)
     if model == "mfa":
         return MFA(

@@ -98,15 +98,17 @@ class Model:
     # -- estimators -----------------------------------------------------------------------------
 
     def unfitted(self, K=2, q=1, **settings):
-        """An estimator before `fit`."""
+        """An estimator before `fit`; of few starts, to save time."""
         K, q = self.sizes(K, q)
+        settings = {"n_init": 3, **settings}
         if self.is_gaussian:
             return self.cls(K, **self.options, **settings)
         sizes = (q,) if self.one_component else (K, q)
         return self.cls(*sizes, **self.options, **settings)
 
     def started(self, theta, **settings):
-        """An estimator before `fit`, with all starting values given."""
+        """An estimator before `fit`, with all starting values given; by plain EM if not told otherwise."""
+        settings = {"accelerate": None, **settings}
         q = 0 if self.is_gaussian else theta["loadings"].shape[2]
         return self.unfitted(len(theta["weights"]), q, **self.starts(theta), **settings)
 

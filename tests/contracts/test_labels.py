@@ -112,7 +112,7 @@ def test_exactly_n_steps(model, kind, weighted, holes, n_steps):
 def test_steps_of_all_sizes(model, holes, seed):
     rng = np.random.default_rng(seed + 50)
     D, K = int(rng.integers(2, 7)), int(rng.integers(1, 5))
-    rng, X, weight, start = problem(model, seed, 80, D, K, q=int(rng.integers(0, D + 1)), holes=holes)
+    rng, X, weight, start = problem(model, seed, 60, D, K, q=int(rng.integers(0, D + 1)), holes=holes)
     check_steps(model, X, some_allowed(rng, len(X), K), weight, start, 2)
 
 
@@ -186,13 +186,14 @@ def fits(draw):
         "init": draw(st.sampled_from(["kmeans", "k-means++", "random"])),
         "noise_floor": draw(st.sampled_from([1e-6, 1e-3])),
         "accelerate": draw(st.sampled_from([None, "squarem"])),
+        "batch_size": draw(st.sampled_from([None, 3])),
         "n_init": draw(st.integers(1, 2)),
         "random_state": draw(st.integers(0, 100)),
     }
     return model, K, q, chosen, X, y, weight
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(fits())
 def test_likelihood_never_falls(fit):
     model, K, q, chosen, X, y, weight = fit
@@ -217,7 +218,7 @@ def test_likelihood_never_falls(fit):
 
 
 def fit_of(model, X, y=None, weight=None, **settings):
-    chosen = {"max_iter": 10, "tol": 0.0, "random_state": 3, **settings}
+    chosen = {"max_iter": 8, "tol": 0.0, "n_init": 2, "random_state": 3, **settings}
     return model.unfitted(3, 1, **chosen).fit(X, y, sample_weight=weight)
 
 
@@ -276,11 +277,11 @@ def test_all_labels_known_need_no_minus_one(model):
 
 
 @a_few_mixtures
-@complete_or_not
 @pytest.mark.parametrize(
-    ("kind", "init"), [("labels", "kmeans"), ("labels", "k-means++"), ("allowed", "kmeans")]
+    ("kind", "holes", "init"),
+    [("labels", False, "kmeans"), ("labels", True, "k-means++"), ("allowed", True, "kmeans")],
 )
-def test_weight_two_is_a_row_twice(model, holes, kind, init):
+def test_weight_two_is_a_row_twice(model, kind, holes, init):
     rng, X, _, _ = problem(model, 8, N=50, holes=holes)
     y = {"labels": some_labels, "allowed": some_allowed}[kind](rng, len(X), 3)
     copies = rng.integers(1, 4, size=len(X))
@@ -310,6 +311,17 @@ def test_order_of_rows_does_not_matter(model, init):
     assert_equal_fits(model, forth, back, rtol=1e-6, atol=1e-8)
 
 
+@a_few_mixtures
+def test_equal_rows_may_have_different_labels(model):
+    rng, X, weight, _ = problem(model, 23, N=50, holes=True)
+    X[25:] = X[:25]
+    y, order = some_labels(rng, 50, 3), rng.permutation(50)
+    y[:10], y[25:35] = 0, 1
+    forth = fit_of(model, X, y, weight, init="k-means++")
+    back = fit_of(model, X[order], y[order], weight[order], init="k-means++")
+    assert_equal_fits(model, forth, back, rtol=1e-6, atol=1e-8)
+
+
 @every_mixture
 def test_labels_are_numbers_of_components(model):
     rng, X, weight, start = problem(model, 11, holes=True)
@@ -326,12 +338,12 @@ def test_labels_are_numbers_of_components(model):
 # -- what labels are for ------------------------------------------------------------------------------------
 
 
-def clusters(seed, N=90, D=4, K=3):
+def clusters(seed, N=150, D=4, K=3):
     """Round clusters far apart, and which one a row is from."""
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.arange(N) % K)
     # the bases of a simplex: all at the same distance, so no start is better than another
-    X = 12.0 * np.eye(D)[labels] + rng.normal(size=(N, D))
+    X = 25.0 * np.eye(D)[labels] + rng.normal(size=(N, D))
     return rng, X, labels
 
 
@@ -352,7 +364,9 @@ def test_components_have_the_numbers_of_the_labels(model, holes, init, seed):
     rng, X, labels = clusters(seed)
     given = with_holes(rng, X, 0.1) if holes else X
     y = few_of(rng, labels, 2, range(3))
-    fitted = model.unfitted(3, 1, init=init, random_state=seed, max_iter=30, tol=0.0).fit(given, y)
+    # a single start, which has to be right from the beginning: EM alone would not exchange components
+    settings = {"n_init": 1, "max_iter": 20, "tol": 0.0, "random_state": seed}
+    fitted = model.unfitted(3, 1, init=init, **settings).fit(given, y)
     np.testing.assert_array_equal(fitted.predict(X), labels)
     np.testing.assert_array_equal(fitted.predict(given)[y >= 0], y[y >= 0])
 
@@ -363,7 +377,7 @@ def test_components_have_the_numbers_of_the_labels(model, holes, init, seed):
 def test_some_components_without_labels(model, classes, seed):
     rng, X, labels = clusters(seed)
     y = few_of(rng, labels, 3, classes)
-    fitted = model.unfitted(3, 1, random_state=seed, max_iter=30, tol=0.0).fit(X, y)
+    fitted = model.unfitted(3, 1, random_state=seed, n_init=2, max_iter=20, tol=0.0).fit(X, y)
     found = fitted.predict(X)
     for k in classes:
         np.testing.assert_array_equal(found == k, labels == k)
@@ -410,14 +424,14 @@ def test_all_labels_known_are_separate_runs(model, weighted, holes):
 @every_separate_mixture
 @weighted_or_not
 def test_all_labels_known_are_separate_fits(model, weighted):
-    rng, _, labels = clusters(6, N=150)
+    rng, _, labels = clusters(6)
     axes = rng.normal(size=(3, 4, 1))
     X = rng.normal(size=(3, 4))[labels] + 3.0 * np.einsum(
         "ndq,nq->nd", axes[labels], rng.normal(size=(150, 1))
     )
     X = X + 0.5 * rng.normal(size=X.shape)
     weight = rng.uniform(0.2, 3.0, size=150) if weighted else np.ones(150)
-    settings = {"noise_floor": 0.0, "tol": 1e-13, "max_iter": 5000, "accelerate": "squarem"}
+    settings = {"noise_floor": 0.0, "tol": 1e-13, "max_iter": 5000, "n_init": 1, "accelerate": "squarem"}
     together = model.unfitted(3, 1, **settings).fit(X, labels, sample_weight=weight)
     weights, means, covs = model.dense(model.theta(together))
     for k in range(3):

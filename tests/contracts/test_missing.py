@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from latently.mixture import MFA, PPCA, FactorAnalysis, GaussianMixture
+from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 from tests.contracts.models import ALL, BY_NAME, FACTOR, MIXED, assert_same, instance, rows
 from tests.oracles import missing as oracle
 from tests.oracles import mixtures
@@ -30,17 +30,16 @@ agree = lambda actual, expected: np.testing.assert_allclose(actual, expected, rt
 def with_holes(rng, X, fraction=0.3, empty=False):
     """X with NaN in about this fraction of its entries, in some rows and some columns more than in others.
 
-    Rows keep an entry, unless some are to be empty; columns keep a few.
+    Rows keep an entry, unless two are to be empty, and so do columns.
     """
     N, D = X.shape
     lean = rng.dirichlet(np.full(D, 2.0)) * D * fraction
     holes = rng.random((N, D)) < np.outer(rng.choice([0.0, 1.0, 2.0], size=N), lean)
-    if empty:
-        holes[rng.integers(N, size=2)] = True
-    else:
-        holes[np.arange(N), rng.integers(D, size=N)] = False
+    holes[np.arange(N), rng.integers(D, size=N)] = False
     for j in range(D):
         holes[rng.choice(N, size=min(N, 3), replace=False), j] = False
+    if empty:
+        holes[rng.integers(N, size=2)] = True
     return np.where(holes, np.nan, X)
 
 
@@ -388,14 +387,13 @@ def test_exactly_n_steps(model, weighted, n_steps):
 def test_steps_of_all_sizes(model, seed):
     rng = np.random.default_rng(seed + 50)
     D, K = int(rng.integers(2, 7)), int(rng.integers(1, 5))
-    X, weight, start = problem(model, seed, N=100, D=D, K=K, q=int(rng.integers(0, D + 1)))
+    X, weight, start = problem(model, seed, N=70, D=D, K=K, q=int(rng.integers(0, D + 1)))
     check_steps(model, X, weight, start, 2)
 
 
-@every_model
+# full covariances need more rows than features
+@pytest.mark.parametrize("model", [m for m in ALL if m.name not in ("GMM-full", "GMM-tied")], ids=str)
 def test_steps_with_few_rows(model):
-    if model.name in ("GMM-full", "GMM-tied"):
-        pytest.skip("their covariances need more rows than features")
     X, weight, start = problem(model, 5, N=7, D=9, q=1)
     start["means"] = np.nan_to_num(0.5 * start["means"])
     check_steps(model, X, weight, model.narrower(start, 5.0), 2)
@@ -468,7 +466,7 @@ def test_step_at_the_floor_is_the_constrained_maximiser(model, weighted):
         bounded = oracle.step(model, X, bounded, weight, floor=floor)
     key = "covs" if model.is_gaussian else "noise"
     assert not np.allclose(free[key], bounded[key])  # the floor does bind
-    estimator = model.started(start, max_iter=3, tol=0.0, noise_floor=0.5).fit(X, sample_weight=weight)
+    estimator = model.started(start, max_iter=3, **{**EXACT, "noise_floor": 0.5}).fit(X, sample_weight=weight)
     assert_same(turned_to(model.theta(estimator)), turned_to(bounded))
     assert estimator.history_[-1] == pytest.approx(oracle.objective(model, X, bounded, weight), rel=1e-10)
 
@@ -481,26 +479,27 @@ def fits(draw):
     """A model with its settings, rows with holes, and row weights."""
     model = BY_NAME[draw(st.sampled_from(sorted(BY_NAME)))]
     D, K = draw(st.integers(1, 6)), draw(st.integers(1, 4))
-    N, q = draw(st.integers(max(3, 2 * K), 50)), draw(st.integers(0, D))
+    N, q = draw(st.integers(2 * K + 4, 50)), draw(st.integers(0, D))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     X = rows(rng, N, D, draw(st.sampled_from([0.0, 2.0, 20.0])), draw(st.sampled_from([0.01, 1.0])))
     if draw(st.booleans()):
         X = np.round(X)
     X = X * 10.0 ** rng.uniform(-3, 3, size=D)
     X = X + draw(st.sampled_from([0.0, 1.0, 1e4])) * rng.normal(size=D)
-    X = with_holes(rng, X, draw(st.sampled_from([0.02, 0.2, 0.5, 0.8])))
+    X = with_holes(rng, X, draw(st.sampled_from([0.02, 0.2, 0.5, 0.8])), empty=draw(st.booleans()))
     weight = rng.uniform(0.1, 5.0, size=N) if draw(st.booleans()) else None
     chosen = {
         "init": draw(st.sampled_from(["kmeans", "k-means++", "random"])),
         "noise_floor": draw(st.sampled_from([1e-6, 1e-3])),
         "accelerate": draw(st.sampled_from([None, "squarem"])),
+        "batch_size": draw(st.sampled_from([None, 3])),
         "n_init": draw(st.integers(1, 2)),
         "random_state": draw(st.integers(0, 100)),
     }
     return model, K, q, chosen, X, weight
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(fits())
 def test_likelihood_never_falls(fit):
     model, K, q, chosen, X, weight = fit
@@ -514,9 +513,76 @@ def test_likelihood_never_falls(fit):
     fall = -np.min(np.diff(history), initial=0.0)
     # 32 roundings of quadratic forms, which are the larger the smaller the noise may be
     assert fall <= 32 * np.finfo(float).eps * X.shape[1] / chosen["noise_floor"] + 1e-9
-    assert estimator.score(X, sample_weight=weight) == pytest.approx(history[-1], rel=1e-5, abs=1e-5)
+    told = ~np.isnan(X).all(axis=1)
+    score = estimator.score(X[told], sample_weight=None if weight is None else weight[told])
+    assert score == pytest.approx(history[-1], rel=1e-5, abs=1e-5)
     assert np.all(np.isfinite(estimator.predict_proba(X)))
     assert np.all(np.isfinite(estimator.impute(X)))
+
+
+n = np.nan
+# tables with hardly anything in them, on which long strides go astray: rows lost to all components, factors
+# or means without bound, a stride whose square overflows
+ASTRAY = [
+    (
+        MFA(4, 2, noise="isotropic", noise_floor=1e-3, n_init=1, random_state=59),
+        [[n, n], [n, n], [n, n], [0.079, n], [0.079, -0.99]],
+        [[0, 1, 0, 0], [0, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1]],
+        None,
+    ),
+    (
+        MPPCA(3, 2, noise_floor=1e-3, n_init=3, init="k-means++", random_state=12),
+        [
+            [11552.256802038526, 12486.140062985869],
+            [11553.428619096934, n],
+            [11553.183036467075, 9468.01725395446],
+            [11552.25689065187, 12485.854686023798],
+            [11553.429005386917, 9497.98561478594],
+        ],
+        None,
+        None,
+    ),
+    (
+        MFA(
+            4,
+            1,
+            noise="isotropic",
+            shared_noise=True,
+            noise_floor=1e-9,
+            n_init=3,
+            init="k-means++",
+            random_state=40,
+        ),
+        [
+            [-5588.9102066496, n],
+            [-11590.59797454764, n],
+            [n, 8.391839235711762],
+            [n, 8.396712121998007],
+            [n, 8.394658027135243],
+            [n, 8.555566006023851],
+            [n, 8.394658027135243],
+        ],
+        None,
+        [4.814251752408739, 3.0432558688318205, 1.6285129134427971, 0.5522516577851844, 2.096825258857581]
+        + [1.5535027453680186, 1.4448143735111454],
+    ),
+    (
+        MPPCA(3, 2, noise_floor=1e-3, n_init=3, init="k-means++", random_state=12),
+        [[12000.0, n], [n, 9500.0], [n, 9500.0], [12000.0, 12000.0], [12000.0, 9500.0]],
+        None,
+        None,
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore:X has constant features:UserWarning")
+@pytest.mark.parametrize(
+    ("estimator", "X", "allowed", "weight"), ASTRAY, ids=["rows", "factors", "means", "stride"]
+)
+def test_long_strides_go_astray_without_harm(estimator, X, allowed, weight):
+    y = None if allowed is None else np.array(allowed, dtype=bool)
+    estimator.set_params(accelerate="squarem", max_iter=25, tol=0.0).fit(np.array(X), y, sample_weight=weight)
+    assert np.diff(estimator.history_).min() > -1e-3
 
 
 @every_mixture
@@ -524,7 +590,7 @@ def test_a_fit_is_at_least_as_likely_as_the_truth(model):
     theta = model.example(np.random.default_rng(6), 5, 2, 1, spread=4.0)
     truth = model.known(theta)
     X = with_holes(np.random.default_rng(7), truth.sample(400, random_state=0)[0], 0.25)
-    fitted = model.unfitted(2, 1, max_iter=300, random_state=0, tol=1e-5).fit(X)
+    fitted = model.unfitted(2, 1, n_init=2, max_iter=300, random_state=0, tol=1e-5).fit(X)
     assert fitted.history_[-1] >= truth.score(X)
     assert fitted.converged_
 
@@ -533,7 +599,7 @@ def test_a_fit_is_at_least_as_likely_as_the_truth(model):
 
 
 def fitted(model, X, weight=None, **settings):
-    chosen = {"max_iter": 12, "tol": 0.0, "random_state": 3, **settings}
+    chosen = {"max_iter": 8, "tol": 0.0, "n_init": 2, "random_state": 3, **settings}
     return model.unfitted(3, 2, **chosen).fit(X, sample_weight=weight)
 
 
@@ -543,7 +609,7 @@ def rows_with_holes(seed, N=50):
 
 
 @a_few_models
-@pytest.mark.parametrize("init", ["kmeans", "k-means++"])
+@pytest.mark.parametrize("init", ["kmeans"])
 def test_weight_two_is_a_row_twice(model, init):
     rng, X = rows_with_holes(7)
     copies = rng.integers(1, 4, size=len(X))
@@ -574,18 +640,30 @@ def test_order_of_rows_does_not_matter(model, init):
 
 
 @a_few_models
-@weighted_or_not
-@pytest.mark.parametrize("holes", [False, True], ids=["complete", "holes"])
-def test_empty_rows_are_left_out(model, weighted, holes):
+def test_most_blocks_may_be_complete(model):
+    X = rows(np.random.default_rng(13), 50, 4)
+    X[3, 2] = np.nan
+    whole, parts = fitted(model, X), fitted(model, X, batch_size=6)
+    assert_same(in_order(model, parts), in_order(model, whole), rtol=1e-6, atol=1e-8)
+
+
+@a_few_models
+@pytest.mark.parametrize(
+    ("weighted", "holes", "batch_size"),
+    [(False, True, None), (True, True, 4), (True, False, None), (False, "one", 4)],
+)
+def test_empty_rows_are_left_out(model, weighted, holes, batch_size):
     rng, X = rows_with_holes(10)
-    X = X if holes else rows(rng, 50, 4)
+    if holes is not True:  # of some blocks nothing is left but complete rows
+        X = rows(rng, 50, 4)
+        X[30, 2] = np.nan if holes else X[30, 2]
     weight = rng.uniform(0.5, 2.0, size=len(X) + 4)
     more = np.insert(X, [0, 7, 7, 50], np.nan, axis=0)
     kept = ~np.isnan(more).all(axis=1)
-    with_them = fitted(model, more, weight if weighted else None)
+    with_them = fitted(model, more, weight if weighted else None, batch_size=batch_size)
     without = fitted(model, X, weight[kept] if weighted else None)
-    assert_same(in_order(model, with_them), in_order(model, without), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(with_them.history_, without.history_, rtol=1e-13)
+    assert_same(in_order(model, with_them), in_order(model, without), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(with_them.history_, without.history_, rtol=1e-9)
     assert with_them.n_iter_ == without.n_iter_
     assert with_them.converged_ == without.converged_
 
@@ -604,19 +682,15 @@ def test_an_offset_moves_the_means_only(model):
 
 
 @a_few_models
-@pytest.mark.parametrize("kind", ["float32", "fortran", "pandas"])
-def test_the_form_of_the_rows_does_not_matter(model, kind):
+def test_the_form_of_the_rows_does_not_matter(model):
     pandas = pytest.importorskip("pandas")
     _, X = rows_with_holes(12)
     X = np.round(64 * X) / 64  # float32 holds them
-    given = {
-        "float32": lambda X: X.astype(np.float32),
-        "fortran": np.asfortranarray,
-        "pandas": lambda X: pandas.DataFrame(X, columns=list("abcd")),
-    }[kind](X)
-    plain, other = fitted(model, X), fitted(model, given)
-    assert_same(in_order(model, other), in_order(model, plain), rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(np.asarray(other.impute(given)), plain.impute(X), rtol=1e-5, atol=1e-5)
+    plain = fitted(model, X)
+    for form in (np.float32, np.asfortranarray, lambda X: pandas.DataFrame(X, columns=list("abcd"))):
+        other = fitted(model, form(X))
+        assert_same(in_order(model, other), in_order(model, plain), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(other.impute(form(X)), plain.impute(X), rtol=1e-5, atol=1e-5)
 
 
 @a_few_models
@@ -672,7 +746,7 @@ def test_imputation_of_low_rank_rows(estimator, seed):
     X = low_rank(rng, 400)
     holes = rng.random(X.shape) < 0.25
     given = np.where(holes, np.nan, X)
-    estimator.set_params(random_state=seed, tol=1e-5).fit(given)
+    estimator.set_params(random_state=seed, n_init=2, tol=1e-5).fit(given)
     error = lambda filled: np.sqrt(np.mean((filled - X)[holes] ** 2))
     by_means = error(np.where(holes, np.nanmean(given, axis=0), X))
     assert error(estimator.impute(given)) < 0.5 * by_means

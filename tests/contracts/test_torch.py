@@ -189,7 +189,7 @@ def test_bad_tensors(bad, message):
 
 def test_tensors_of_another_width():
     model = GaussianMixture(1).fit(torch.randn(20, 3, dtype=torch.float64))
-    with pytest.raises(ValueError, match="4 features.*expecting 3"):
+    with pytest.raises(ValueError, match=r"4 features.*expecting 3"):
         model.predict(torch.randn(5, 4, dtype=torch.float64))
 
 

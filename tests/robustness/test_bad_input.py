@@ -44,7 +44,7 @@ def X():
 
 
 def make(name, **kw):
-    return MODELS[name](**{"random_state": 0, "tol": 1e-3, **kw})
+    return MODELS[name](**{"random_state": 0, "tol": 1e-3, "n_init": 3, **kw})
 
 
 def with_entry(X, value):

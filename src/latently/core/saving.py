@@ -68,7 +68,8 @@ def rebuild(cls: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
         groups[group][field] = array
     plain = header["hyper_parameters"]
     _require(isinstance(plain, dict) and not any(isinstance(v, (list, dict)) for v in plain.values()))
-    _require(not any(isinstance(v, str) for k, v in plain.items() if k.endswith("_init")))
+    arrays_only = (k for k in plain if k.endswith("_init") and k != "n_init")
+    _require(not any(isinstance(plain[k], str) for k in arrays_only))
     estimator = cls(**plain, **groups["hyper"])
     estimator._check_hyperparameters()
     estimator._set_parameters(**groups["fitted"])

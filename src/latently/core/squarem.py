@@ -12,8 +12,12 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+
 from latently.backend.namespace import Array, namespace
 from latently.core.drivers import Step
+
+_COARSER = 10.0  # times as much rounding as at the plain step makes a guess doubtful
 
 
 class Chart(Protocol):
@@ -39,15 +43,21 @@ def squarem(step: Callable[[Any], Step[Any]], chart: Chart) -> Callable[[Any], S
             if guess is None:
                 return twice
             try:
-                third = step(guess)
-                better = math.isfinite(third.objective) and third.objective >= second.objective
-                return third.following() if better else twice
-            except (ValueError, FloatingPointError):  # a guess at which the model breaks down
+                with np.errstate(all="ignore"):  # a guess at which the model breaks down is no matter
+                    third = step(guess)
+                    return third.following() if _better(third, second) else twice
+            except (ValueError, ArithmeticError):
                 return twice
 
         return Step(here.objective, here.rounding, following)
 
     return longer
+
+
+def _better(guess: Step[Any], plain: Step[Any]) -> bool:
+    """Whether a guess is at least as good; far out, where digits are lost, beyond what rounding may feign."""
+    doubt = guess.rounding if guess.rounding > _COARSER * plain.rounding else 0.0
+    return math.isfinite(guess.objective) and guess.objective - doubt >= plain.objective
 
 
 def _extrapolated(chart: Chart, start: Any, once: Any, twice: Any) -> Any:
@@ -59,8 +69,8 @@ def _extrapolated(chart: Chart, start: Any, once: Any, twice: Any) -> Any:
     length, bend = float(xp.linalg.vector_norm(r)), float(xp.linalg.vector_norm(v))
     if not length > bend > 0:
         return None
-    stride = length / bend
     try:
+        stride = length / bend
         return chart.from_vector(x0 + 2.0 * stride * r + stride**2 * v, like=twice)
-    except ValueError:
+    except (ValueError, ArithmeticError):
         return None

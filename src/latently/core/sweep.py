@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -82,8 +83,11 @@ class LocalSweep:
         with one_blas_thread(), exact_products(chunk.X):
             if n_threads == 1:
                 return [work(blocks(pieces))]
+            contexts = [
+                copy_context() for _ in runs
+            ]  # what the caller set, such as np.errstate, holds in threads
             with ThreadPoolExecutor(n_threads) as pool:
-                return list(pool.map(lambda run: work(blocks(run)), runs))
+                return list(pool.map(lambda c, run: c.run(work, blocks(run)), contexts, runs))
 
     def _framed(self, block: Block) -> Block:
         return block if self.frame is None else self.frame.enter(block)

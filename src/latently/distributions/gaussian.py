@@ -164,6 +164,15 @@ class FullGaussian:
             )
         return FullParams(means, self.bounded(covariances))
 
+    def implied_stats(self, params: FullParams, weights: Array) -> FullStats:
+        """What rows drawn from these parameters would add up to: the M-step leads back to them."""
+        xp = namespace(weights)
+        mu = params.means
+        second = weights[:, None, None] * (params.covariances + mu[:, :, None] * mu[:, None, :])
+        if self.shared:
+            second = xp.sum(second, axis=0, keepdims=True)
+        return FullStats(weights, weights[:, None] * mu, second)
+
     def bounded(self, covariances: Array) -> Array:
         """The covariances raised to the floor; without a floor a singular one is an error."""
         xp = namespace(covariances)

@@ -303,6 +303,24 @@ class LowRankGaussian:
             psi = xp.where(filled[:, None] | self.shared, psi, params.noise_variance)
         return self.clamped(LowRankParams(means, loadings, psi))
 
+    def implied_stats(self, params: LowRankParams, weights: Array) -> LowRankStats:
+        """What rows drawn from these parameters would add up to: the M-step leads back to them."""
+        xp = namespace(weights)
+        mu, L = params.means, params.loadings
+        square = weights[:, None] * (mu**2 + self.marginal_variances(params))
+        if self.isotropic:
+            square = xp.sum(square, axis=1, keepdims=True)
+        if self.shared:
+            square = xp.sum(square, axis=0, keepdims=True)
+        return LowRankStats(
+            weight=weights,
+            sum_x=weights[:, None] * mu,
+            sum_z=xp.zeros_like(L[:, 0, :]),
+            sum_zx=weights[:, None, None] * transpose(L),
+            sum_zz=weights[:, None, None] * eye(self.n_factors, weights),
+            sum_square=square,
+        )
+
     def clamped(self, params: LowRankParams) -> LowRankParams:
         """Noise variances raised to the floor; without a floor one that has vanished is an error."""
         xp = namespace(params.noise_variance)

@@ -111,7 +111,8 @@ def evaluate(
         guess, places = _that_may_count(density, block, observed, log_prob, b)
         if len(places) <= family.most_per_row(K) * n:
             columns, y = _made_exact(density, observed, log_prob, b, guess, places)
-            return guess, Holed(places, columns, y)
+            if np.all(np.isfinite(np.max(guess, axis=0))):  # no row is lost to all components
+                return guess, Holed(places, columns, y)
     precisions = xp.reshape(density.tables.precisions @ observed.T, (-1, K, n))
     gain, columns, y = _explained(precisions, b)
     return log_prob + gain, Holed(None, columns, y)

@@ -53,6 +53,8 @@ class Mixture:
         xp = namespace(block.X)
         if block.observed is not None:
             complete = xp.all(block.observed, axis=1)
+            if bool(xp.all(complete)):
+                return self.e_step(density, replace(block, observed=None))
             if bool(xp.any(complete)):  # those are quicker on their own
                 whole, holed = replace(block.where(complete), observed=None), block.where(~complete)
                 both: MixtureStats = add(self.e_step(density, holed), self.e_step(density, whole))
@@ -74,6 +76,13 @@ class Mixture:
             stats.components.weight / stats.total_weight,
             self.family.m_step(stats.components, params.components),
         )
+
+    def implied_stats(self, params: MixtureParams) -> MixtureStats:
+        """Of one unit of weight, for stepwise EM to go on from parameters alone."""
+        one = params.weights / namespace(params.weights).sum(params.weights)
+        components = self.family.implied_stats(params.components, one)
+        total = namespace(one).sum(one)
+        return MixtureStats(0.0 * total, total, components)
 
     def rounding(self, density: Any) -> float:
         return 32.0 * (_EPS + float(self.family.rounding(density)))

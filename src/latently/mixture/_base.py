@@ -50,6 +50,7 @@ from latently.mixture._validation import (
 
 # Parameters that may differ between a fit and the one that goes on from its checkpoint.
 _FREE_TO_CHANGE = {"max_iter", "tol", "verbose", "callbacks", "checkpoint", "checkpoint_every"}
+_NOISE = 1e-5  # what the log-likelihood of a pass by mini-batches is known to, about
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
@@ -215,14 +216,14 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             warnings.warn(
                 f"{type(self).__name__} was interrupted; it is fitted as far as iteration {result.n_iter}",
                 ConvergenceWarning,
-                stacklevel=5,  # where `fit` was called
+                stacklevel=4,  # where `fit` was called
             )
         elif not result.converged and result.n_iter == self.max_iter and self.tol > 0:
             warnings.warn(
                 f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations; "
                 "raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         return result
 
@@ -259,7 +260,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
 
     def _by_mini_batches(self, problem, checkpoint, progress, callbacks):
         """A step after every `mini_batch` rows; an iteration is a pass over all of them."""
-        stop = relative(self.tol)
+        stop = relative(max(self.tol, _NOISE) if self.tol else 0.0)
         if checkpoint and checkpoint.exists():
             records, history, numbers = checkpoint.read({"online": self._example(problem)})
             online, seed = records["online"], numbers["seed"]
@@ -304,10 +305,10 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             problem = self._problem(data)
             if hasattr(self, "history_"):  # it was fitted, or read from a file: go on from there
                 start = problem.on_device(problem.in_main_memory().inward(self._parameters_in_main_memory()))
+                online = Online(start, problem.kernel.implied_stats(start), self.n_iter_)
             else:
-                start, _ = self._start(problem)
+                online = Online(self._start(problem)[0], None)
                 self.n_iter_, self.converged_, self.history_, self.n_passes_ = 0, False, np.zeros(0), 0
-            online = Online(start, None)
         else:
             problem, online = online
             problem = replace(problem, data=data)
@@ -316,7 +317,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             self.history_ = np.append(self.history_, total / weight - problem.log_volume)
             self.n_iter_ += 1
             self.n_passes_ += 1
-        self._online = replace(problem, data=None), online
+        self._online = replace(problem, data=None, summary=replace(problem.summary, sample=None)), online
         self._store(self._from_kernel(problem.outward(online.params)))
         return self
 
@@ -396,7 +397,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         warnings.warn(
             f"X has constant features ({listed}); their variance is held at noise_floor",
             UserWarning,
-            stacklevel=5,  # where `fit` was called
+            stacklevel=6,  # where `fit` was called
         )
 
     def _start(self, problem, progress=None):
@@ -518,7 +519,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features), path or blocks
         out : path of a .npy file, optional
             Where to write the result block by block; what is returned is then the file, memory-mapped.
-            All methods that give something for every row have it.
+            All methods that give an array for every row have it.
 
         Returns
         -------

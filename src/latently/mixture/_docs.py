@@ -29,7 +29,8 @@ _SHARED = """
     mini_batch : int, optional
         Fit by stepwise EM: the parameters move after every so many rows, in an order drawn anew each pass.
         An iteration is then a pass over the data, `history_` holds the log-likelihood as it was met on the
-        way and, as its last entry, that of the fitted parameters. For very many rows.
+        way and, as its last entry, that of the fitted parameters; a `tol` below 1e-5 is taken for that.
+        For very many rows.
     learning_decay, learning_offset : float, default=0.7 and 10.0
         Of stepwise EM (`mini_batch`, `partial_fit`): batch t has the share (t + offset)^-decay in what the
         parameters are made of. A decay between 0.5 and 1 makes it converge; 0 forgets all but the last batch.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -38,15 +39,20 @@ def starting_values(kernel, n_components, init, n_init, random_state, block, fra
 
     Units carry meaning in some tables and pictures and are arbitrary in others; the short runs that follow
     tell which. From the third on features count in random proportion. Given `means`, or one component, leave
-    nothing to chance: there is one start. Rows that are labelled with one component go into its part.
+    nothing to chance: there is one start. Rows go only into parts that their labels allow.
     """
-    X, weight, known = block.X, block.weight, _known(block.allowed, len(block))
-    if means is not None or n_components == 1:
-        labels = np.zeros(len(X), dtype=int) if means is None else nearest(X, means, block.observed)
-        labels = np.where(known < 0, labels, known)
+    X, weight, observed, allowed = block.X, block.weight, block.observed, block.allowed
+
+    def start(labels, means=None):
         if means is None:
-            means = part_means(X, weight, labels, n_components, block.observed)
-        yield kernel.from_partition(filled(X, block.observed, means[labels]), weight, labels, means)
+            means = part_means(X, weight, labels, n_components, observed)
+        return kernel.from_partition(filled(X, observed, means[labels]), weight, labels, means)
+
+    if means is not None:
+        yield start(nearest(X, means, observed, allowed), means)
+        return
+    if n_components == 1:
+        yield start(np.zeros(len(X), dtype=int))
         return
     rng = check_random_state(random_state)
     for i in range(n_init):
@@ -54,48 +60,45 @@ def starting_values(kernel, n_components, init, n_init, random_state, block, fra
         units = np.ones_like(frame.scale) if standardised else frame.scale / frame.scale.max()
         if i >= 2:  # the same partition again would be a start wasted
             units = units * np.sqrt(rng.standard_exponential(len(units)))
-        labels = partition(
-            X * units, weight, n_components, init, rng.randint(2**31 - 1), known, block.observed
-        )
-        means = part_means(X, weight, labels, n_components, block.observed)
-        yield kernel.from_partition(filled(X, block.observed, means[labels]), weight, labels, means)
+        labels = partition(X * units, weight, n_components, init, rng.randint(2**31 - 1), observed)
+        if allowed is not None:
+            labels = _as_allowed(X, weight, labels, n_components, observed, allowed)
+        yield start(labels)
 
 
-def partition(X, weight, n_components, init, seed, known, observed):
-    """Labels (n,) of the parts; -1 in `known` leaves a row free."""
+def partition(X, weight, n_components, init, seed, observed):
+    """Labels (n,) of the parts."""
     from sklearn.cluster import KMeans, kmeans_plusplus  # here, because it takes a tenth of a second
 
     if len(X) < n_components:  # not even so many distinct rows
-        return np.where(known < 0, np.arange(len(X)), known)
+        return np.arange(len(X))
     if init == "random":
-        labels = np.random.default_rng(seed).integers(n_components, size=len(X))
-        return np.where(known < 0, labels, known)
+        return np.random.default_rng(seed).integers(n_components, size=len(X))
     # Holes are filled with the mean first, which is zero here.
     centres, _ = kmeans_plusplus(X, n_components, sample_weight=weight, random_state=seed)
-    if np.any(known >= 0):
-        centres = _labelled_centres(X, weight, n_components, known, observed, centres)
-    if init == "kmeans":
-        for _ in range(1 if observed is None else _REFILLS):
-            # tol=0: scikit-learn's tolerance looks at unweighted variances, so weights would not equal copies
-            kmeans = KMeans(n_components, init=centres, n_init=1, tol=0, random_state=seed)
-            with warnings.catch_warnings(), one_blas_thread():
-                # fewer distinct rows than components: fine here
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                kmeans.fit(X, sample_weight=weight)
-            labels, centres = kmeans.labels_, kmeans.cluster_centers_
-            if observed is not None:
-                labels = nearest(X, centres, observed)
-                X = filled(X, observed, part_means(X, weight, labels, n_components, observed)[labels])
-    else:
-        labels = nearest(X, centres, observed)
-    return np.where(known < 0, labels, known)
+    if init == "k-means++":
+        return nearest(X, centres, observed)
+    for _ in range(1 if observed is None else _REFILLS):
+        # tol=0: scikit-learn's tolerance looks at unweighted variances, so weights would not equal copies
+        kmeans = KMeans(n_components, init=centres, n_init=1, tol=0, random_state=seed)
+        with warnings.catch_warnings(), one_blas_thread():
+            # fewer distinct rows than components: fine here
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            kmeans.fit(X, sample_weight=weight)
+        labels, centres = kmeans.labels_, kmeans.cluster_centers_
+        if observed is not None:
+            labels = nearest(X, centres, observed)
+            X = filled(X, observed, part_means(X, weight, labels, n_components, observed)[labels])
+    return labels
 
 
-def nearest(X, centres, observed=None):
+def nearest(X, centres, observed=None, allowed=None):
     if observed is None:
         distance = np.sum(centres**2, axis=1) - 2 * X @ centres.T
     else:
         distance = observed @ (centres**2).T - 2 * np.where(observed, X, 0.0) @ centres.T
+    if allowed is not None:
+        distance[~allowed] = np.inf
     return np.argmin(distance, axis=1)
 
 
@@ -124,20 +127,16 @@ def part_means(X, weight, labels, n_components, observed=None):
     return means
 
 
-def _known(allowed, n_rows):
-    """(n,) the only component that a row may come from, -1 where there are several."""
-    if allowed is None:
-        return np.full(n_rows, -1)
-    return np.where(allowed.sum(axis=1) == 1, np.argmax(allowed, axis=1), -1)
-
-
-def _labelled_centres(X, weight, n_components, known, observed, centres):
-    """The means of labelled rows, and for components without any the centres farthest from those."""
-    given = np.unique(known[known >= 0])
-    rows = known >= 0
-    seen = None if observed is None else observed[rows]
-    means = part_means(X[rows], weight[rows], known[rows], n_components, seen)
-    distance = np.min(np.sum((centres[:, None, :] - means[None, given, :]) ** 2, axis=2), axis=1)
-    others = np.setdiff1d(np.arange(n_components), given)
-    means[others] = centres[np.argsort(-distance, kind="stable")[: len(others)]]
-    return means
+def _as_allowed(X, weight, labels, n_components, observed, allowed):
+    """Parts numbered as suits what is known of their rows best; then rows that must not stay move."""
+    own = np.zeros((n_components, len(X)))
+    own[labels, np.arange(len(X))] = weight
+    parts, numbers = linear_sum_assignment(own @ allowed, maximize=True)
+    labels = numbers[np.argsort(parts)][labels]
+    stays = allowed[np.arange(len(X)), labels]
+    if stays.all():
+        return labels
+    seen = None if observed is None else observed[stays]
+    means = part_means(X[stays], weight[stays], labels[stays], n_components, seen) if stays.any() else None
+    moved = np.argmax(allowed, axis=1) if means is None else nearest(X, means, observed, allowed)
+    return np.where(stays, labels, moved)

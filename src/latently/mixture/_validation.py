@@ -175,7 +175,7 @@ def check_same_place(estimator, data, parameters):
     if is_torch(X) == is_torch(parameters) and device(X) == device(parameters):
         return
     where = f"torch tensors on {parameters.device}" if is_torch(parameters) else "NumPy arrays"
-    given = f"a torch tensor on {X.device}" if is_torch(X) else "in main memory"
+    given = f"a torch tensor on {X.device}" if is_torch(X) else "not a tensor"
     name = type(estimator).__name__
     if is_torch(parameters):
         cure = f"move X there with torch.asarray(X, device={str(parameters.device)!r})"
@@ -204,7 +204,9 @@ def check_labels(y, n_rows, n_components):
         )
     if len(y) != n_rows:
         raise ValueError(f"y must have one entry per row, {n_rows} in all, not {len(y)}")
-    if y.ndim == 2 and y.dtype == bool:
+    zeros_and_ones = y.ndim == 2 and y.shape[1] > 1 and y.dtype.kind in "iu" and np.isin(y, (0, 1)).all()
+    if zeros_and_ones or (y.ndim == 2 and y.dtype == bool):
+        y = y.astype(bool)
         if not y.any(axis=1).all():
             row = np.flatnonzero(~y.any(axis=1))[0]
             raise ValueError(f"y allows no component at all for row {row}; allow all where nothing is known")

@@ -150,7 +150,7 @@ class PPCA(_OneComponent):
     """Probabilistic PCA: x = mu + W z + noise, z ~ N(0, I), noise ~ N(0, sigma^2 I).
 
     Fitted in closed form, so the parameters that steer iterations (`max_iter`, `tol`, starting values and
-    the like) have no effect; they are there so that it can take the place of the other models.
+    the like) have no effect, unless entries are missing: then it is fitted by EM, as the other models are.
 
     Parameters
     ----------
@@ -167,10 +167,10 @@ class PPCA(_OneComponent):
         The same in all entries.
     covariance_ : ndarray of shape (n_features, n_features)
         Worked out when asked for.
-    n_iter_, converged_ : int, bool
-        Always 1 and True.
-    history_ : ndarray of shape (1,)
-        Log-likelihood per row.
+    n_iter_, n_passes_, converged_ : int, int, bool
+        1, 1 and True, unless entries are missing.
+    history_ : ndarray
+        Log-likelihood per row; one entry, unless entries are missing.
     n_features_in_, feature_names_in_ : int, ndarray
         Number of features, and their names if X had any.
 
