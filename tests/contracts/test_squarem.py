@@ -41,7 +41,7 @@ def test_likelihood_never_falls(model, seed):
 @pytest.mark.parametrize(
     "data, make, times",
     [
-        ("digits", lambda **given: MFA(10, 6, **given), 3.0),
+        ("digits", lambda **given: MFA(10, 6, **given), 2.0),  # with noise; more on digits as they are
         ("wine", lambda **given: MFA(3, 3, **given), 3.0),
         ("iris", lambda **given: MFA(3, 2, **given), 5.0),
         ("iris", lambda **given: FactorAnalysis(2, **given), 5.0),

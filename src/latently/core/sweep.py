@@ -12,6 +12,8 @@ from contextvars import copy_context
 from itertools import pairwise
 from typing import Any, Protocol
 
+import numpy as np
+
 from latently.backend.namespace import Array
 from latently.backend.placement import block_rows, exact_products, one_blas_thread, threads_for
 from latently.core.block import Block, slices
@@ -58,7 +60,8 @@ class LocalSweep:
             telling = (block for block in (block.telling() for block in blocks) if len(block))
             return _reduced(combine, (fn(*args, self._framed(block)) for block in telling))
 
-        return _reduced(combine, (part for chunk in self.chunks() for part in self._shared_out(chunk, work)))
+        parts = (part for chunk in self.chunks() for part in self._shared_out(chunk, work, self.n_threads))
+        return _reduced(combine, parts)
 
     def sum(self, fn: Callable[..., Any], *args: Any) -> Any:
         return self.reduce(fn, add, *args)
@@ -67,13 +70,18 @@ class LocalSweep:
         def work(blocks: Iterator[Block]) -> list[Array]:
             return [fn(*args, self._framed(block)) for block in blocks]
 
+        by_chance = any(
+            isinstance(arg, np.random.Generator) for arg in args
+        )  # one block draws after the other
         for chunk in self.chunks():
-            for run in self._shared_out(chunk, work):
+            for run in self._shared_out(chunk, work, 1 if by_chance else self.n_threads):
                 yield from run
 
-    def _shared_out(self, chunk: Block, work: Callable[[Iterator[Block]], Any]) -> list[Any]:
+    def _shared_out(
+        self, chunk: Block, work: Callable[[Iterator[Block]], Any], n_threads: int | None
+    ) -> list[Any]:
         pieces = slices(len(chunk), block_rows(chunk.X, self.floats_per_row, self.batch_size))
-        n_threads = min(self.n_threads or threads_for(chunk.X), len(pieces))
+        n_threads = min(n_threads or threads_for(chunk.X), len(pieces))
         bounds = [len(pieces) * i // n_threads for i in range(n_threads + 1)]
         runs = [pieces[a:b] for a, b in pairwise(bounds)]
 
