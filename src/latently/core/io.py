@@ -29,7 +29,7 @@ class ModelFileError(ValueError):
 def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Writes the file whole or not at all: a reader never sees half of it."""
     path = Path(path)
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps({"format_version": FORMAT_VERSION, **header}, sort_keys=True, allow_nan=False)
     metadata = {_KEY: text, "sha256": _digest(text, arrays)}
     payload = safetensors.numpy.save(arrays, metadata=metadata)
@@ -40,7 +40,7 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
 
 

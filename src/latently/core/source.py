@@ -18,7 +18,7 @@ import struct
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -587,7 +587,8 @@ def ahead(chunks: Iterator[T]) -> Iterator[T]:
     finally:
         pool.shutdown()
         if hasattr(chunks, "close"):
-            chunks.close()
+            with suppress(ValueError):  # an interrupt may leave a thread that reads: then its end closes them
+                chunks.close()
 
 
 # -- writing ---------------------------------------------------------------------------------------------

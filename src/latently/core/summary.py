@@ -30,7 +30,14 @@ class Summary:
     deviation: Array  # (D,)
     constant: Array  # (D,) bool: the feature never changes
     infinite: Array  # (D,) bool: it holds an infinity
-    sample: Sample  # in main memory
+    content: int  # a hash of all rows with their weights and labels, whatever their order
+    sample: Sample | None  # in main memory
+
+    @classmethod
+    def of_moments(cls, mean: Array, deviation: Array) -> Summary:
+        """Of rows that are known by their moments only, and may have holes."""
+        nothing = namespace(mean).zeros_like(mean)
+        return cls(0, 1.0, nothing, mean, deviation, nothing > 0, nothing > 0, 0, None)
 
     @property
     def missing(self) -> bool:
@@ -64,6 +71,7 @@ class _Ranges:
     low: Array
     high: Array
     keys: NDArray[np.int64]
+    content: int
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,7 @@ def summarise(sweep: Any, sample_size: int) -> Summary | None:
             xp.minimum(a.low, b.low),
             xp.maximum(a.high, b.high),
             np.union1d(a.keys, b.keys)[:sample_size],
+            (a.content + b.content) % 2**64,
         )
 
     ranges = sweep.reduce(_ranges, joined, sample_size)
@@ -115,6 +124,7 @@ def summarise(sweep: Any, sample_size: int) -> Summary | None:
         deviation=half_range * spread,
         constant=constant,
         infinite=xp.isinf(low) | xp.isinf(high),
+        content=ranges.content,
         sample=sample.distinct(sample_size),
     )
 
@@ -130,14 +140,16 @@ def _ranges(sample_size: int, block: Block) -> _Ranges:
         high = xp.where(block.observed, high, -xp.inf)
         mask = xp.astype(block.observed, xp.float64)
         observed_weight = xp.sum(mask if block.weight is None else mask * block.weight[:, None], axis=0)
-    keys = np.unique(_keys(block))[:sample_size] if sample_size else np.zeros(0, np.int64)
+    keys = _keys(block) if sample_size else np.zeros(0, np.int64)
+    weighed = keys if block.weight is None else keys * (2 * row_hashes(block.weight[:, None]) + 1)
     return _Ranges(
         len(block),
         block.total_weight(),
         observed_weight,
         double(xp.min(low, axis=0)),
         double(xp.max(high, axis=0)),
-        keys,
+        np.unique(keys)[:sample_size],
+        int(weighed.sum()) % 2**64,
     )
 
 

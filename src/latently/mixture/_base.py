@@ -17,15 +17,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import contiguous, double, elsewhere, like, namespace, to_numpy
+from latently.backend.namespace import contiguous, double, elsewhere, is_floating, like, namespace, to_numpy
 from latently.core.checkpoint import Checkpoint, fingerprint
 from latently.core.drivers import Counted, Iteration, Result, State, best_start, em_step, relative, run
 from latently.core.frame import Frame
 from latently.core.progress import Progress
 from latently.core.saving import SavedMixin
 from latently.core.squarem import squarem
-from latently.core.stepwise import Online
-from latently.core.summary import summarise
+from latently.core.stepwise import Batch, Online
+from latently.core.summary import Summary, summarise
 from latently.distributions.mixture import Mixture, drawn_rows, expected_rows, log_density, responsibilities
 from latently.mixture import _starts
 from latently.mixture._problem import Problem
@@ -44,6 +44,7 @@ from latently.mixture._validation import (
     check_seed,
     check_summary,
     check_weights,
+    check_writable,
     numbers,
     parameter,
 )
@@ -199,9 +200,21 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         check_summary(summary)
         if summary.n_rows < K:
             raise ValueError(f"n_components={K} must not be larger than n_samples={summary.n_rows}")
+        if summary.n_rows < 2 and not data.in_memory:  # arrays in memory were counted before
+            raise ValueError(f"Found X with {summary.n_rows} sample(s) while a minimum of 2 is required")
         frame = Frame.around(summary.mean, summary.deviation, isotropic=self._family(None).isotropic)
         kernel = Mixture(self._family(self._floor(summary, frame)), self.dtype)
         return Problem(kernel, data, frame, summary, K, self.batch_size)
+
+    def _problem_of_model(self, data):
+        """The kernel and frame that suit rows like those the model was fitted to, whatever is in the data."""
+        params, kernel = self._parameters(), self._kernel()
+        check_same_place(self, data, params.components.means)
+        mean, deviation = kernel.moments(params)
+        summary = Summary.of_moments(mean, deviation)
+        frame = Frame.around(mean, deviation, isotropic=kernel.family.isotropic)
+        kernel = Mixture(self._family(self._floor(summary, frame)), self.dtype)
+        return Problem(kernel, data, frame, summary, self._n_components(), self.batch_size)
 
     def _fitted_in(self, problem):
         """Parameters, history and the like, in the frame."""
@@ -263,19 +276,24 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         stop = relative(max(self.tol, _NOISE) if self.tol else 0.0)
         if checkpoint and checkpoint.exists():
             records, history, numbers = checkpoint.read({"online": self._example(problem)})
-            online, seed = records["online"], numbers["seed"]
+            online, seed, ended = records["online"], numbers["seed"], numbers["ended"]
+            interrupted = False
         else:
-            online, history = Online(self._start(problem, progress)[0], None), []
+            start, interrupted = self._start(problem, progress)
+            online, history, ended = Online(start, None), [], interrupted
             seed = check_random_state(self.random_state).randint(2**31 - 1)
-        converged = interrupted = False
+        converged = bool(ended and not interrupted)
+        full = min(self.mini_batch, problem.summary.n_rows)
+        full_weight = problem.summary.total_weight * (full / problem.summary.n_rows)
         try:
-            while len(history) < self.max_iter and not converged:
+            while len(history) < self.max_iter and not ended:
                 n_iter = len(history)
                 order = np.random.default_rng([seed, n_iter])
                 total, weight = 0.0, 0.0
                 for batch in problem.data.batches(self.mini_batch, order):
+                    size = Batch(min(1.0, len(batch) / full), full_weight)
                     online, part, its_weight = online.step(
-                        problem.kernel, problem.sweep_of(batch), **self._learning()
+                        problem.kernel, problem.sweep_of(batch), batch=size, **self._learning()
                     )
                     total, weight = total + part, weight + its_weight
                 objective = total / weight - problem.log_volume
@@ -283,15 +301,22 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
                 history.append(objective)
                 converged = stop(objective, abs(gain))
                 told = Iteration(n_iter, objective, gain, self.max_iter)
-                converged |= any([callback(told) is True for callback in callbacks])
+                ended = any([callback(told) is True for callback in callbacks]) or converged
                 if checkpoint and len(history) % self.checkpoint_every == 0:
-                    checkpoint.write({"online": online}, history, {"seed": int(seed)})
+                    numbers = {"seed": int(seed), "ended": bool(ended)}
+                    checkpoint.write({"online": online}, history, numbers)
         except KeyboardInterrupt:
             if not history:
                 raise
             interrupted = True
         n_iter = len(history)
-        history.append(problem.step()(online.params).objective)  # what those were on the way to
+        try:
+            history.append(problem.step()(online.params).objective)  # what those were on the way to
+        except KeyboardInterrupt:
+            if not history:
+                raise
+            history.append(history[-1])
+            interrupted = True
         self.n_passes_ = n_iter + 1
         return Result(online.params, history, n_iter, converged, interrupted)
 
@@ -301,12 +326,15 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
     def _partial_fit(self, X, y, sample_weight):
         online = getattr(self, "_online", None)
         data = check_data(self, X, y, sample_weight, reset=online is None and not hasattr(self, "history_"))
+        if hasattr(self, "history_"):
+            self._check_shapes(data.n_features, "partial_fit")
         if online is None:
-            problem = self._problem(data)
             if hasattr(self, "history_"):  # it was fitted, or read from a file: go on from there
-                start = problem.on_device(problem.in_main_memory().inward(self._parameters_in_main_memory()))
+                problem = self._problem_of_model(data)
+                start = problem.inward(self._parameters())
                 online = Online(start, problem.kernel.implied_stats(start), self.n_iter_)
             else:
+                problem = self._problem(data)
                 online = Online(self._start(problem)[0], None)
                 self.n_iter_, self.converged_, self.history_, self.n_passes_ = 0, False, np.zeros(0), 0
         else:
@@ -314,7 +342,9 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             problem = replace(problem, data=data)
         online, total, weight = online.step(problem.kernel, problem.sweep(), **self._learning())
         if weight:
-            self.history_ = np.append(self.history_, total / weight - problem.log_volume)
+            log_volume = problem.data.sweep(None, floats_per_row=data.n_features, batch_size=self.batch_size)
+            log_volume = log_volume.sum(weighted_log_volume, problem.frame) / weight
+            self.history_ = np.append(self.history_, total / weight - float(log_volume))
             self.n_iter_ += 1
             self.n_passes_ += 1
         self._online = replace(problem, data=None, summary=replace(problem.summary, sample=None)), online
@@ -326,15 +356,13 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         if self.checkpoint is None:
             return None
         summary = problem.summary
-        belongs_to = {
-            "data": fingerprint(
-                summary.n_rows, summary.total_weight, summary.mean, summary.deviation, summary.sample.keys
-            )
-        }
+        belongs_to = {"data": f"{summary.n_rows} rows, {summary.content}"}
         for name, value in self.get_params(deep=False).items():
             if name not in _FREE_TO_CHANGE:
+                value = value.item() if isinstance(value, np.generic) else value
                 plain = value is None or isinstance(value, (bool, int, float, str))
                 belongs_to[name] = repr(value) if plain else fingerprint(value) if _is_array(value) else "?"
+        check_writable("checkpoint", self.checkpoint)
         return Checkpoint(self.checkpoint, {"model": type(self).__name__, **belongs_to})
 
     def _example(self, problem):
@@ -408,7 +436,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         D, K = problem.data.n_features, self._n_components()
         here = problem.in_main_memory()
         if self.warm_start and hasattr(self, "history_"):
-            self._check_warm(D)
+            self._check_shapes(D, "warm_start")
             last = here.inward(self._parameters_in_main_memory())
             return problem.on_device(self._near(last, "the means of the last fit")), False
         given = self._given_starts(D)
@@ -453,13 +481,13 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             )
         return start
 
-    def _check_warm(self, D):
+    def _check_shapes(self, D, purpose):
         shapes = self._shapes(D)
         for name, array in self._fitted_parameters().items():
             if tuple(array.shape) != shapes[name]:
                 raise ValueError(
-                    f"warm_start needs the shapes of the earlier fit, but {name}_ has shape "
-                    f"{tuple(array.shape)} and would now be {shapes[name]}; set warm_start=False"
+                    f"{purpose} needs the shapes of the earlier fit, but {name}_ has shape "
+                    f"{tuple(array.shape)} and would now be {shapes[name]}; begin with a new estimator"
                 )
 
     def _step(self, problem):
@@ -645,12 +673,31 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         density = kernel.prepare(kernel.moved(params, -frame.shift / frame.scale, 1.0 / frame.scale))
         floats = kernel.family.floats_per_row(self._n_components(), data.n_features, True)
         sweep = data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
-        return data.collected(sweep.rows(quietly, fn, kernel, density, frame, *args), out)
+        checked = quietly if data.in_memory else finite_only
+        return data.collected(sweep.rows(checked, fn, kernel, density, frame, *args), out)
 
 
 def quietly(fn, *args):
     with np.errstate(over="ignore", invalid="ignore"):  # rows far away: log density -inf
         return fn(*args)
+
+
+def finite_only(fn, *args):
+    """For rows that nobody looked at before."""
+    *_, block = args
+    xp = namespace(block.X)
+    if is_floating(block.X) and bool(xp.any(xp.isinf(block.X))):
+        raise ValueError("Input X contains infinity")
+    return quietly(fn, *args)
+
+
+def weighted_log_volume(frame, block):
+    """The sum over rows of weight times log volume."""
+    volume = frame.log_volume(block)
+    xp = namespace(block.X)
+    if block.observed is None:
+        return volume * block.total_weight()
+    return xp.sum(volume if block.weight is None else volume * block.weight)
 
 
 def scores(kernel, density, frame, block):

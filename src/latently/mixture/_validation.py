@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from numbers import Integral, Real
+from pathlib import Path
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -68,6 +69,14 @@ def check_choice(name, value, choices):
 def check_path(name, value):
     if value is not None and not isinstance(value, (str, os.PathLike)):
         raise ValueError(f"{name} must be a path or None, not {value!r}")
+
+
+def check_writable(name, path):
+    """A file that can be written: not a folder, and in one that exists."""
+    path = Path(path)
+    if path.is_dir() or not path.parent.is_dir():
+        reason = "is a folder" if path.is_dir() else f"is in {str(path.parent)!r}, which does not exist"
+        raise ValueError(f"{name}={str(path)!r} {reason}; give the path of a file")
 
 
 def check_data(estimator, X, y=None, sample_weight=None, *, reset):
