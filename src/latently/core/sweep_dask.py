@@ -1,0 +1,449 @@
+"""Rows in Dask arrays and data frames, and sweeps that go where their partitions are.
+
+A partition is a recipe: what it makes can be lost with a worker and is made again. Only the parameters of a
+sweep are scattered, under a name of their own each time, and sent anew if they are lost. Partial sums meet in
+a tree whose shape is fixed, so it does not matter which worker did what, or when, or how often. Without a
+cluster the partitions are worked out here, one after the other, and their rows shared out to threads.
+
+A worker's thread does one partition at a time on one core (or more: OMP_NUM_THREADS on the workers, which
+Dask sets to 1, says how many cores a worker has for all its threads together).
+"""
+
+# mypy: allow-untyped-calls
+# (Dask has type annotations here and there only)
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.base import get_scheduler
+
+from latently.backend import placement
+from latently.backend.namespace import Array, to_numpy
+from latently.core.block import Block
+from latently.core.data import Data
+from latently.core.frame import Frame
+from latently.core.source import Rows, RowWriter, _numbers, _real, ahead
+from latently.core.sweep import LocalSweep
+from latently.core.tree import add
+
+PATIENCE = 600.0  # seconds without a single step of the cluster after which a sweep gives up
+ATTEMPTS = 4  # at a sweep, when workers are lost with what cannot be made again
+FAN_IN = 8  # partial sums that are added in one task
+
+
+class DaskData(Data):
+    """The rows of a Dask array or data frame, with NumPy arrays of what belongs to each."""
+
+    def __init__(self, X: Any):
+        self.X = X
+        self.in_memory = False
+        self.weight = self.allowed = None
+        self.n_features, self.feature_names, self.dtype, counts = _looked_over(X)
+        self.client = _current_client()
+        self._scheduler = get_scheduler(collections=[X])
+        self._counts: list[int] | None = counts
+        self._parts = [
+            _task(_rows_of_partition, part, f"partition {i} of X", self.n_features, counts and counts[i])
+            for i, part in enumerate(_partitions(X))
+        ]
+        self._held: list[tuple[Any, Any]] | None = None  # partitions and fields, on the cluster if they fit
+
+    def with_weight(self, weight: Array | None) -> DaskData:
+        return self._with("weight", weight)
+
+    def with_allowed(self, allowed: Array | None) -> DaskData:
+        return self._with("allowed", allowed)
+
+    def _with(self, name: str, field: Array | None) -> DaskData:
+        data = copy.copy(self)
+        setattr(data, name, field)
+        data._held = None
+        return data
+
+    def count_rows(self) -> int:
+        return sum(self._row_counts())
+
+    def _row_counts(self) -> list[int]:
+        """The rows of each partition, which some collections tell only when worked out."""
+        if self._counts is None:
+            counts = [_task(len, part) for part in self._parts]
+            self._counts = list(self._in_order(counts, at_a_time=len(counts)))
+        return self._counts
+
+    def recipes(self) -> list[tuple[Any, Any]]:
+        """Of each partition the rows, and their fields; not worked out yet."""
+        return list(zip(self._parts, self._fields(), strict=True))
+
+    def _fields(self) -> list[Any]:
+        if self.weight is None and self.allowed is None:
+            return [()] * len(self._parts)
+        ends = np.cumsum(self._row_counts()).tolist()
+        return [
+            dask.delayed(
+                tuple(None if field is None else field[start:end] for field in (self.weight, self.allowed)),
+                pure=False,
+                traverse=False,
+            )
+            for start, end in zip([0, *ends], ends, strict=False)
+        ]
+
+    def held(self) -> list[tuple[Any, Any]]:
+        """The same as `recipes`, kept by the workers between sweeps: the rows if they take less than half of
+        the memory there is, the fields always."""
+        if self._held is None:
+            parts, fields = self._parts, self._fields()
+            n_bytes = self.count_rows() * self.n_features * self.dtype.itemsize
+            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+            if n_bytes < sum(worker["memory_limit"] or 0 for worker in workers) / 2:
+                parts = self.client.persist(parts)
+            if self.weight is not None or self.allowed is not None:
+                with _large_graphs():
+                    fields = self.client.persist(fields)
+            self._held = list(zip(parts, fields, strict=True))
+        return self._held
+
+    def let_go(self) -> None:
+        """What the workers keep is made again when it is next asked for."""
+        self._held = None
+
+    def blocks(self) -> Iterator[Block]:
+        blocks = [_task(_block, *recipe) for recipe in self.recipes()]
+        at_a_time = 1 if self.client is None else self._n_threads()  # here memory counts, there it is theirs
+        for block in self._in_order(blocks, at_a_time):
+            if len(block):
+                yield block
+
+    def _in_order(self, tasks: list[Any], at_a_time: int) -> Iterator[Any]:
+        """What the tasks give, one after the other; the next ones are under way while some are in use."""
+        if self.client is None:
+            groups = (tasks[i : i + at_a_time] for i in range(0, len(tasks), at_a_time))
+            yield from ahead(
+                value for group in groups for value in dask.compute(*group, scheduler=self._scheduler)
+            )
+            return
+        under_way: list[Any] = []
+        for i in range(0, len(tasks) + at_a_time, at_a_time):
+            with _large_graphs():
+                following = self.client.compute(tasks[i : i + at_a_time])
+            while under_way:
+                _wait(self.client, under_way[0])
+                yield under_way.pop(0).result()
+            under_way = following
+
+    def _n_threads(self) -> int:
+        """How many tasks can run side by side."""
+        return (
+            placement.row_threads() if self.client is None else max(1, sum(self.client.nthreads().values()))
+        )
+
+    def collected(self, pieces: Any, out: str | os.PathLike[str] | None) -> Array:
+        """The pieces, a Dask array, as they are; or written to a .npy file, which is mapped to memory."""
+        if out is None:
+            return pieces
+        with RowWriter(out) as file:
+            for piece in self._in_order(list(pieces.to_delayed().ravel()), at_a_time=self._n_threads()):
+                file.write(piece)
+        return np.load(out, mmap_mode="r")
+
+    def sweep(self, frame: Frame | None, *, floats_per_row: int, batch_size: int | None) -> DaskSweep:
+        return DaskSweep(self, frame, floats_per_row, batch_size)
+
+
+@dataclass(frozen=True)
+class DaskSweep:
+    """Passes over the rows of a Dask collection."""
+
+    data: DaskData
+    frame: Frame | None
+    floats_per_row: int
+    batch_size: int | None
+
+    def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
+        """`fn(*args, block)` of all blocks, combined in order; rows that say nothing are left out."""
+        if self.data.client is None:
+            here = Data.sweep(
+                self.data, self.frame, floats_per_row=self.floats_per_row, batch_size=self.batch_size
+            )
+            return here.reduce(fn, combine, *args)
+        return _on_workers(self.data, self._pass(fn, combine, args))
+
+    def sum(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """The sum of `fn(*args, block)` over all blocks; `fn` returns a record."""
+        return self.reduce(fn, add, *args)
+
+    def rows(self, fn: Callable[..., Array], *args: Any) -> Any:
+        """`fn(*args, block)`, one row per row, as a Dask array that is worked out where the rows are.
+
+        A generator among `args` gives each partition a seed of its own, and the result is always the same.
+        """
+        told = self._pass(fn, None, args)
+        like = _rows_of_block(told, np.zeros(0), np.zeros((1, self.data.n_features)), (), None)[:0]
+        recipes, counts = self.data.recipes(), self.data._counts
+        rngs = [arg for arg in args if isinstance(arg, np.random.Generator)]
+        seeds = rngs[0].integers(2**63, size=(len(recipes), 2)).tolist() if rngs else [None] * len(recipes)
+        shared = dask.delayed(told, pure=False, traverse=False)
+        pieces = [
+            da.from_delayed(
+                _task(_rows_of_block, shared, like, *recipe, seed),
+                shape=(np.nan if counts is None else counts[i], *like.shape[1:]),
+                meta=like,
+            )
+            for i, (recipe, seed) in enumerate(zip(recipes, seeds, strict=True))
+        ]
+        return da.concatenate(pieces, axis=0)
+
+    def _pass(self, fn: Callable[..., Any], combine: Any, args: tuple[Any, ...]) -> _Pass:
+        return _Pass(fn, combine, args, self.frame, self.floats_per_row, self.batch_size, np.geterr())
+
+
+# -- what is looked at before anything is worked out -------------------------------------------------------
+
+
+def _looked_over(X: Any) -> tuple[int, list[str] | None, np.dtype[Any], list[int] | None]:
+    """Number and names of the columns, the type of their values, and the rows of each partition if known."""
+    is_array = isinstance(X, da.Array)
+    if not is_array and not hasattr(type(X), "columns"):
+        raise ValueError(f"X must be an array or a data frame, not a {type(X).__name__} of Dask")
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead; reshape X to rows and features")
+    names, counts = None, None
+    if is_array:
+        dtype = _real(X.dtype, "X")
+        if np.isnan(X.shape[1]):
+            raise ValueError("the number of columns of X is not known; X.compute_chunk_sizes() finds it out")
+        counts = None if any(map(np.isnan, X.chunks[0])) else [int(n) for n in X.chunks[0]]
+    else:
+        names = list(X.columns)
+        for name, kind in zip(names, X.dtypes, strict=True):
+            if kind.kind not in "biuf":
+                raise ValueError(f"column {name!r} of X holds values of type {kind}; real numbers are needed")
+        names = names if all(isinstance(name, str) for name in names) else None
+        dtype = np.dtype(np.float64)
+    D = int(X.shape[1])
+    if D == 0 or (counts is not None and not any(counts)):
+        raise ValueError(f"X is empty: it has no {'columns' if D == 0 else 'rows'}")
+    return D, names, dtype, counts
+
+
+def _partitions(X: Any) -> list[Any]:
+    """Delayed partitions, all columns in each."""
+    if not isinstance(X, da.Array):
+        return list(X.to_delayed())
+    return list((X.rechunk({1: -1}) if X.numblocks[1] > 1 else X).to_delayed().ravel())
+
+
+def _current_client() -> Any:
+    """The client that Dask would use; None where it would work in this process."""
+    get = get_scheduler()
+    client = getattr(get, "__self__", None)
+    return client if hasattr(client, "scatter") else None
+
+
+def _task(fn: Callable[..., Any], *args: Any) -> Any:
+    """A call on a worker, under a new name: what an earlier one gave is never taken for its result."""
+    return dask.delayed(fn, pure=False)(*args)
+
+
+def _large_graphs() -> Any:
+    """Dask warns of large things that come with tasks; here they are weights or a model, as they must be."""
+    return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"})
+
+
+# -- a sweep on a cluster, seen from here ------------------------------------------------------------------
+
+
+class _Lost(Exception):
+    """Workers took with them what they cannot make again."""
+
+
+def _on_workers(data: DaskData, told: _Pass) -> Any:
+    from distributed import CancelledError, KilledWorker
+    from distributed.comm import CommClosedError
+
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _swept(data, told)
+        except (_Lost, CancelledError, KilledWorker, CommClosedError) as error:
+            if attempt == ATTEMPTS:
+                raise RuntimeError(
+                    f"workers were lost in each of {ATTEMPTS} attempts at one pass over the rows; their logs "
+                    "(client.get_worker_logs()) may say why. The usual reason is memory, of which smaller "
+                    "partitions take less"
+                ) from error
+            data.let_go()
+            data.client.wait_for_workers(1, timeout=PATIENCE)
+
+
+def _swept(data: DaskData, told: _Pass) -> Any:
+    client = data.client
+    try:
+        # no broadcast: it never ends if a worker dies meanwhile; workers fetch it from each other
+        shared = client.scatter([told], hash=False)[0]
+    except OSError as error:  # connections and timeouts: no worker is there to take it
+        raise _Lost from error
+    sums = [_task(_sum_of_block, shared, *recipe) for recipe in data.held()]
+    while len(sums) > 1:
+        sums = [_task(_sum_of_sums, shared, *sums[i : i + FAN_IN]) for i in range(0, len(sums), FAN_IN)]
+    total = client.compute(sums[0])
+    try:
+        _wait(client, total)
+        return copy.deepcopy(total.result())  # what came over the wire may be read-only
+    finally:
+        total.release()
+        shared.release()
+
+
+def _wait(client: Any, future: Any) -> None:
+    """Until the future is done, however long that takes, as long as the cluster does anything."""
+    from distributed import wait
+
+    before = None
+    while True:
+        try:
+            wait(future, timeout=PATIENCE)
+            return
+        except TimeoutError:
+            now = client.run_on_scheduler(_steps_taken)
+            if now == before:
+                raise TimeoutError(
+                    f"the cluster took no step for {PATIENCE:.0f} s. Workers pause without a word when their "
+                    f"memory is full, or wait for each other: look at {client.dashboard_link} and "
+                    "client.get_worker_logs(), and try smaller partitions or more memory per worker"
+                ) from None
+            before = now
+
+
+def _steps_taken(dask_scheduler: Any) -> int:
+    return int(dask_scheduler.transition_counter)
+
+
+# -- and seen from a worker --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """All that workers are told of one pass over the rows."""
+
+    fn: Callable[..., Any]
+    combine: Any  # two partial results to one; None where there is one result per row
+    args: tuple[Any, ...]
+    frame: Frame | None
+    floats_per_row: int
+    batch_size: int | None
+    errors: Any  # what to do about overflow and the like
+
+    def over(self, block: Block, n_threads: int) -> LocalSweep:
+        """The pass over some rows, in blocks that do not hang on what else the worker does."""
+        most = placement.BLOCK_BYTES // (8 * self.floats_per_row)
+        size = max(placement.SMALLEST_BLOCK, min(most, -(-len(block) // n_threads)))
+        return LocalSweep(
+            lambda: [block],
+            self.frame,
+            floats_per_row=self.floats_per_row,
+            batch_size=self.batch_size or size,
+            n_threads=n_threads,
+        )
+
+
+def _rows_of_partition(partition: Any, name: str, n_features: int, n_rows: int | None) -> Rows:
+    """The partition as an array of numbers, NaN where there is none."""
+    n_found = np.shape(partition)[0]
+    if n_rows is not None and n_found != n_rows:
+        raise ValueError(f"{name} should have {n_rows} rows but has {n_found}")
+    if n_found == 0:
+        return np.zeros((0, n_features))
+    rows = _numbers(partition, name)[1]
+    if rows.shape[1] != n_features:
+        raise ValueError(f"{name} should have {n_features} columns but has {rows.shape[1]}")
+    return np.ascontiguousarray(rows, dtype=_real(rows.dtype, name))
+
+
+def _block(X: Rows, fields: tuple[Array | None, ...]) -> Block:
+    block = Block(X, *fields)
+    if any(field is not None and len(field) != len(X) for field in fields):
+        raise ValueError("a partition of X changed its number of rows between two passes")
+    return block
+
+
+def _sum_of_block(told: _Pass, X: Rows, fields: tuple[Array | None, ...]) -> Any:
+    block = _block(X, fields)
+    if len(block) == 0:
+        return None
+    _reuse_memory()
+    with np.errstate(**told.errors):
+        return told.over(block, _threads()).reduce(told.fn, told.combine, *told.args)
+
+
+def _sum_of_sums(told: _Pass, *parts: Any) -> Any:
+    """The parts combined in order. They stay as they are, should this have to be done again."""
+    total = None
+    for part in parts:
+        if part is not None:
+            total = copy.deepcopy(part) if total is None else told.combine(total, part)
+    return total
+
+
+def _rows_of_block(
+    told: _Pass, empty: Rows, X: Rows, fields: tuple[Array | None, ...], seed: list[int] | None
+) -> Rows:
+    block = _block(X, fields)
+    if len(block) == 0:
+        return empty
+    args = told.args
+    if seed is not None:
+        args = tuple(
+            np.random.default_rng(seed) if isinstance(arg, np.random.Generator) else arg for arg in args
+        )
+    n_threads = _threads() if seed is None else 1  # several would draw in an order left to chance
+    _reuse_memory()
+    with np.errstate(**told.errors):
+        return np.concatenate([to_numpy(rows) for rows in told.over(block, n_threads).rows(told.fn, *args)])
+
+
+_CORES_LOCK = threading.Lock()
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+
+
+@cache
+def _cores() -> int:
+    return placement.row_threads()
+
+
+def _threads() -> int:
+    """Row threads that a task may use, its worker's other threads having their share."""
+    with _CORES_LOCK:  # asked before any task limits BLAS, after which it would be one
+        cores = _cores()
+    try:
+        from distributed import get_worker
+
+        return max(1, cores // get_worker().state.nthreads)
+    except (ImportError, ValueError):  # Dask's own threads in this process, one partition each
+        return 1
+
+
+@cache
+def _reuse_memory() -> None:
+    """What blocks leave behind serves the next ones, as in any process that Dask did not start.
+
+    Dask sets MALLOC_TRIM_THRESHOLD_ for its workers, with which glibc no longer learns that large arrays come
+    and go: each is then mapped and cleared anew by the system, which takes as long as all the rest.
+    These are the values that it would arrive at; at most 64 MB stay with a thread.
+    """
+    if "MALLOC_TRIM_THRESHOLD_" not in os.environ or sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_MMAP_THRESHOLD, 2**25)
+        libc.mallopt(_M_TRIM_THRESHOLD, 2**26)
