@@ -37,8 +37,9 @@ format: $(VENV)/.with-lint  ## format the code and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the GEMM bound
+bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the GEMM bound, and every way to run them
 	$(BIN)/python benchmarks/mixtures.py
+	$(BIN)/python benchmarks/ways.py
 
 docs: $(VENV)/.with-docs  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
@@ -55,7 +56,7 @@ $(VENV)/.with-demo: EXTRAS = [cli,plots]
 $(VENV)/.with-test: EXTRAS = [test]
 $(VENV)/.with-lint: EXTRAS = [lint]
 $(VENV)/.with-docs: EXTRAS = [docs]
-$(VENV)/.with-bench: EXTRAS =
+$(VENV)/.with-bench: EXTRAS = [dask]
 
 $(VENV)/.with-%: pyproject.toml constraints.txt | $(VENV)/.created
 	$(PIP_INSTALL) -e '.$(EXTRAS)'

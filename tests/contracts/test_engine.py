@@ -423,7 +423,10 @@ def test_callbacks_of_a_run():
 
 def test_the_best_of_several_starts():
     step = lambda at: Step(at[0] + at[1], 0.0, lambda: (at[0], at[1] + 1))
-    assert best_start(step, [(1.0, 0), (7.0, 0), (3.0, 0)], n_steps=4, stop=never)[0] == (7.0, 4)
+    # all take four steps, the better two four more
+    assert best_start(step, [(1.0, 0), (7.0, 0), (3.0, 0)], n_steps=4, stop=never)[0] == (7.0, 8)
+    late = lambda at: Step(at[0] * at[1], 0.0, lambda: (at[0], at[1] + 1))
+    assert best_start(late, [(2.0, 0), (1.0, 3), (0.5, 0)], n_steps=4, stop=never)[0] == (2.0, 8)
     assert best_start(step, [(3.0, 0)], n_steps=4, stop=never)[0] == (3.0, 0)
 
 

@@ -52,8 +52,9 @@ def attributes(estimator):
 def test_a_fit_of_tensors_is_that_of_arrays(model, device):
     X, y, weight = data(model)
     for given in ((X[:10],), (X,), (X, y, weight)):
-        here = model.unfitted(2, 2, **SETTINGS).fit(*given)
-        there = model.unfitted(2, 2, **SETTINGS).fit(tensor(given[0], device), *given[1:])
+        settings = {**SETTINGS, "accelerate": None}  # long strides multiply what differs in the last digits
+        here = model.unfitted(2, 2, **settings).fit(*given)
+        there = model.unfitted(2, 2, **settings).fit(tensor(given[0], device), *given[1:])
         np.testing.assert_allclose(there.history_, here.history_, rtol=1e-9)
         for name in here._PARAMETERS:
             close(getattr(there, f"{name}_"), getattr(here, f"{name}_"), device)

@@ -97,6 +97,15 @@ def is_native(array: Any) -> bool:
     return is_torch(array) or array_api_compat.is_array_api_strict_namespace(namespace(array))
 
 
+def zero_where(chosen: Array, array: Array) -> Array:
+    """The array with zeros where `chosen`; NumPy's is overwritten."""
+    if is_numpy(array) and array.dtype == np.float64:
+        bits = array.view(np.int64)  # all bits and -1 is all bits, and 0 is zero: quicker than a choice
+        bits &= (chosen.view(np.int8) - np.int8(1)).astype(np.int64)
+        return array
+    return namespace(array).where(chosen, 0.0, array)
+
+
 def exp_above(exponents: Array, lowest: float) -> Array:
     """exp of the exponents, which are raised to `lowest` first; NumPy's are overwritten, to save memory."""
     if is_numpy(exponents):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from latently.backend.namespace import Array, double, namespace
+from latently.backend.namespace import Array, double, namespace, zero_where
 from latently.core.block import Block
 
 
@@ -44,7 +44,7 @@ class Frame:
         u = double(block.X) - self.shift
         u *= 1.0 / self.scale
         if block.observed is not None:
-            u = namespace(u).where(block.observed, u, 0.0)
+            u = zero_where(~block.observed, u)
         return replace(block, X=u)
 
     def log_scale(self) -> Array:

@@ -17,6 +17,8 @@ import numpy as np
 from latently.backend.namespace import Array, namespace
 from latently.core.drivers import Step
 
+_STEPS = 16  # of the stride between two powers of two
+_BITS = 7  # of a typical entry of a direction
 _COARSER = 10.0  # times as much rounding as at the plain step makes a guess doubtful
 
 
@@ -61,7 +63,12 @@ def _better(guess: Step[Any], plain: Step[Any]) -> bool:
 
 
 def _extrapolated(chart: Chart, start: Any, once: Any, twice: Any) -> Any:
-    """Where steps that shrink by a constant factor would end; None where steps do not shrink."""
+    """Where steps that shrink by a constant factor would end; None where steps do not shrink.
+
+    Long strides would also lead two fits apart whose numbers differ in the last digit only, as those of rows
+    given in another order do. So directions and stride are rounded, to a part in a hundred or so: a guess is
+    as good, and the last digits of `start` are carried along, not multiplied.
+    """
     x0, x1, x2 = (chart.to_vector(params) for params in (start, once, twice))
     xp = namespace(x0)
     r = x1 - x0
@@ -70,7 +77,15 @@ def _extrapolated(chart: Chart, start: Any, once: Any, twice: Any) -> Any:
     if not length > bend > 0:
         return None
     try:
-        stride = length / bend
+        stride = 2.0 ** (round(_STEPS * math.log2(length / bend)) / _STEPS)
+        r, v = _rounded(r, length), _rounded(v, bend)
         return chart.from_vector(x0 + 2.0 * stride * r + stride**2 * v, like=twice)
     except (ValueError, ArithmeticError):
         return None
+
+
+def _rounded(direction: Array, length: float) -> Array:
+    """The direction in multiples of a power of two, about a hundredth of its typical entry."""
+    typical = length / math.sqrt(direction.shape[0])
+    unit = 2.0 ** (round(math.log2(typical)) - _BITS)
+    return namespace(direction).round(direction / unit) * unit

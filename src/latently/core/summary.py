@@ -141,7 +141,9 @@ def _ranges(sample_size: int, block: Block) -> _Ranges:
         mask = xp.astype(block.observed, xp.float64)
         observed_weight = xp.sum(mask if block.weight is None else mask * block.weight[:, None], axis=0)
     keys = _keys(block) if sample_size else np.zeros(0, np.int64)
-    weighed = keys if block.weight is None else keys * (2 * row_hashes(block.weight[:, None]) + 1)
+    weighed = keys
+    if sample_size and block.weight is not None:
+        weighed = keys * (2 * row_hashes(block.weight[:, None]) + 1)
     return _Ranges(
         len(block),
         block.total_weight(),

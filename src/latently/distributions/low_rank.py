@@ -113,7 +113,9 @@ class LowRankGaussian:
         Without factors more is counted than there is: blocks whose passes stay in the cache are quicker.
         """
         q = self.n_factors
-        holes = 2 * D + K * q * (2 * q + 6) if missing else 0
+        holes = (
+            K * q * (q + 6) // 2 if missing else 0
+        )  # less than there is: many small steps want long blocks
         return holes + (3 * D + 2 * K * (q + 2) if q else 12 * (D + K))
 
     def prepare(self, params: LowRankParams, dtype: str = "float64") -> LowRankDensity:

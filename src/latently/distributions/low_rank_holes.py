@@ -108,7 +108,7 @@ def evaluate(
         return log_prob, Holed(None, [], by_row[:0, ...])
     b = by_row[:q, ...] - by_mask[:q, ...]
     if rough and is_numpy(b) and K > 2:
-        guess, places = _that_may_count(density, block, observed, log_prob, b)
+        guess, places = _that_may_count(density, block, log_prob, b)
         if len(places) <= family.most_per_row(K) * n:
             columns, y = _made_exact(density, observed, log_prob, b, guess, places)
             if np.all(np.isfinite(np.max(guess, axis=0))):  # no row is lost to all components
@@ -131,21 +131,21 @@ def _explained(precisions: Array, b: Array) -> tuple[Array, list[Array], Array]:
 
 
 def _that_may_count(
-    density: LowRankDensity, block: Block, observed: Floats, log_prob: Floats, b: Floats
+    density: LowRankDensity, block: Block, log_prob: Floats, b: Floats
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Rough log densities (K, n), and the places in them, laid out flat, whose responsibilities may count.
 
     Found with precisions in float32, and a bound on what that takes from a log density: if B is off by d,
-    then b'B^-1 b is off by |m|^2 d with m = B^-1 b, and ln|B| by q d, because B >= I.
+    then b'B^-1 b is off by |B^-1 b|^2 d <= b'B^-1 b d, and ln|B| by q d, because B >= I.
     """
-    (q, K, n), D = b.shape, observed.shape[1]
+    (q, K, n), D = b.shape, block.X.shape[1]
+    assert block.observed is not None
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # float32 may not do at all
-        products = density.tables.in_float32 @ observed.astype(np.float32).T
-        gain, columns, y = _explained(products.reshape(-1, K, n).astype(np.float64), b)
-        m = packed.backward(columns, y)
+        products = density.tables.in_float32 @ block.observed.astype(np.float32).T
+        gain, _, y = _explained(products.reshape(-1, K, n).astype(np.float64), b)
         trace = np.sum(density.loadings**2 / density.noise[:, :, None], axis=(1, 2))[:, None]
         off = 4.0 * math.sqrt(D) * np.finfo(np.float32).eps * trace  # well above what rounding does
-        doubt = 0.5 * off * (np.sum(m * m, axis=0) + q)
+        doubt = 0.5 * off * (np.sum(y * y, axis=0) + q)
         guess = log_prob + gain
         if block.allowed is not None:
             guess[~block.allowed.T] = -np.inf

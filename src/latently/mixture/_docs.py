@@ -7,7 +7,7 @@ import inspect
 _SHARED = """
     max_iter : int, default=1000
         Most EM iterations.
-    tol : float, default=1e-7
+    tol : float, default=5e-8
         EM ends when the log-likelihood per row gains less than `tol` times its size (or `tol`, if its size
         is below one). With 0 exactly `max_iter` steps are taken.
     n_init : int or "auto", default="auto"

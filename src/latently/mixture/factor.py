@@ -28,7 +28,7 @@ class _OneComponent(FactorMixture):
         n_factors=1,
         *,
         max_iter=1000,
-        tol=1e-7,
+        tol=5e-8,
         n_init="auto",
         init="kmeans",
         means_init=None,

@@ -61,7 +61,7 @@ class GaussianMixture(MixtureBase):
         *,
         covariance_type="full",
         max_iter=1000,
-        tol=1e-7,
+        tol=5e-8,
         n_init="auto",
         init="kmeans",
         weights_init=None,
