@@ -85,7 +85,7 @@ def seconds_per_iteration(X, starts, q, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X)
-    return float(np.median(np.diff(times))), times[0] - begin, float(np.diff(model.history_).min())
+    return float(np.median(np.diff(times))), times[0] - begin, float(torch.diff(model.history_).min())
 
 
 def main():

@@ -31,7 +31,7 @@ class SavedMixin:
                 f"{type(self).__name__} is not a class of latently, so latently.load cannot know it"
             )
         arrays = {f"fitted.{name}": to_numpy(array) for name, array in self._fitted_parameters().items()}
-        arrays["fit.history"] = np.asarray(self.history_, dtype=np.float64)
+        arrays["fit.history"] = to_numpy(self.history_)
         plain: dict[str, Any] = {}
         for name, value in self.get_params(deep=False).items():
             if name.endswith("_init") and is_native(value):

@@ -187,7 +187,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         result = self._fitted_in(problem)
         self._store(self._from_kernel(problem.outward(result.params)))
         self.n_iter_, self.converged_ = result.n_iter, result.converged
-        self.history_ = np.array(result.history)
+        self.history_ = like(np.array(result.history), problem.frame.shift)
         return self
 
     def _problem(self, data):
@@ -209,7 +209,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
     def _problem_of_model(self, data):
         """The kernel and frame that suit rows like those the model was fitted to, whatever is in the data."""
         params, kernel = self._parameters(), self._kernel()
-        check_same_place(self, data, params.components.means)
+        check_same_place(f"{type(self).__name__}.partial_fit", data, params.components.means)
         mean, deviation = kernel.moments(params)
         summary = Summary.of_moments(mean, deviation)
         frame = Frame.around(mean, deviation, isotropic=kernel.family.isotropic)
@@ -344,7 +344,8 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         if weight:
             log_volume = problem.data.sweep(None, floats_per_row=data.n_features, batch_size=self.batch_size)
             log_volume = log_volume.sum(weighted_log_volume, problem.frame) / weight
-            self.history_ = np.append(self.history_, total / weight - float(log_volume))
+            history = np.append(to_numpy(self.history_), total / weight - float(log_volume))
+            self.history_ = like(history, problem.frame.shift)
             self.n_iter_ += 1
             self.n_passes_ += 1
         self._online = replace(problem, data=None, summary=replace(problem.summary, sample=None)), online
@@ -657,6 +658,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         """
         moved = copy(self)
         moved._store({name: elsewhere(array, where) for name, array in self._fitted_parameters().items()})
+        moved.history_ = elsewhere(self.history_, where)
         vars(moved).pop("_online", None)
         return moved
 
@@ -668,13 +670,23 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         check_is_fitted(self)
         data = check_data(self, X, reset=False)
         params, kernel = self._parameters(), self._kernel()
-        check_same_place(self, data, params.components.means)
+        check_same_place(f"{type(self).__name__}.{fn.method}", data, params.components.means)
         frame = Frame.around(*kernel.moments(params), isotropic=kernel.family.isotropic)
         density = kernel.prepare(kernel.moved(params, -frame.shift / frame.scale, 1.0 / frame.scale))
         floats = kernel.family.floats_per_row(self._n_components(), data.n_features, True)
         sweep = data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
         checked = quietly if data.in_memory else finite_only
         return data.collected(sweep.rows(checked, fn, kernel, density, frame, *args), out)
+
+
+def gives(method):
+    """Says which method a function of rows works for, for its errors."""
+
+    def mark(fn):
+        fn.method = method
+        return fn
+
+    return mark
 
 
 def quietly(fn, *args):
@@ -700,19 +712,23 @@ def weighted_log_volume(frame, block):
     return xp.sum(volume if block.weight is None else volume * block.weight)
 
 
+@gives("score_samples")
 def scores(kernel, density, frame, block):
     return log_density(kernel, density, frame.enter(block)) - frame.log_volume(block)
 
 
+@gives("predict_proba")
 def probabilities(kernel, density, frame, block):
     return responsibilities(kernel, density, frame.enter(block))
 
 
+@gives("predict")
 def most_probable(kernel, density, frame, block):
     resp = probabilities(kernel, density, frame, block)
     return namespace(resp).argmax(resp, axis=1)
 
 
+@gives("impute")
 def filled_rows(kernel, density, frame, rng, block):
     """Rows with their holes filled, by expectation or, given a generator, by chance."""
     if block.observed is None:

@@ -11,7 +11,7 @@ from latently.backend.namespace import double, eye, is_native, like, namespace, 
 from latently.distributions import LowRankGaussian, LowRankParams, MixtureParams
 from latently.distributions.mixture import expected_rows
 from latently.distributions.responsibilities import normalise
-from latently.mixture._base import MixtureBase, in_main_memory
+from latently.mixture._base import MixtureBase, gives, in_main_memory
 from latently.mixture._validation import check_integer
 
 
@@ -152,15 +152,18 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         return self._rows_of(X, noiseless, out=out)
 
 
+@gives("reconstruct")
 def noiseless(kernel, density, frame, block):
     return expected_rows(kernel, density, frame.enter(block)) * frame.scale + frame.shift
 
 
+@gives("factor_posterior")
 def factor_means(kernel, density, frame, block):
     """(n, K, q)"""
     return kernel.family.factor_means(density, kernel.family.evaluate(density, frame.enter(block))[1])
 
 
+@gives("factor_posterior")
 def has_holes(kernel, density, frame, block):
     """(n,) bool"""
     xp = namespace(block.X)
@@ -169,12 +172,14 @@ def has_holes(kernel, density, frame, block):
     return ~xp.all(block.observed, axis=1)
 
 
+@gives("factor_posterior")
 def factor_covariances(kernel, density, frame, block):
     """(n, K, q, q)"""
     latent = kernel.family.evaluate(density, frame.enter(block))[1]
     return kernel.family.factor_covariances(density, latent, len(block))
 
 
+@gives("transform")
 def averaged_factors(kernel, density, frame, block):
     """(n, q)"""
     log_joint, latent = kernel.family.evaluate(density, frame.enter(block))

@@ -178,23 +178,26 @@ def _computed(value):
     return value.compute() if _is_dask(value) else value
 
 
-def check_same_place(estimator, data, parameters):
+def check_same_place(method, data, parameters):
     """Rows and parameters must be arrays of one kind on one device."""
     X = data.X if data.in_memory else np.zeros(0)
-    if is_torch(X) == is_torch(parameters) and device(X) == device(parameters):
+    if namespace(X) is namespace(parameters) and device(X) == device(parameters):
         return
-    where = f"torch tensors on {parameters.device}" if is_torch(parameters) else "NumPy arrays"
-    given = f"a torch tensor on {X.device}" if is_torch(X) else "not a tensor"
-    name = type(estimator).__name__
     if is_torch(parameters):
         cure = f"move X there with torch.asarray(X, device={str(parameters.device)!r})"
     else:
-        cure = "give X as a NumPy array (X.cpu().numpy())"
+        cure = "give X in that form"
     target = str(X.device) if is_torch(X) else "numpy"
     raise ValueError(
-        f"the parameters of this {name} are {where}, but X is {given}; {cure}, or move the model: "
-        f"model = model.to({target!r})"
+        f"{method}(): X and the model must use the same namespace and device, but X is {_described(X)} and "
+        f"the parameters are {_described(parameters)}; {cure}, or move the model: model = model.to({target!r})"
     )
+
+
+def _described(array):
+    if is_torch(array):
+        return f"torch on {array.device}"
+    return "NumPy" if isinstance(array, np.ndarray) else f"{type(array).__module__.partition('.')[0]}"
 
 
 def check_labels(y, n_rows, n_components):
