@@ -196,7 +196,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         self._check_features(D)
         sweep = data.sweep(None, floats_per_row=3 * D, batch_size=self.batch_size)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told of by the check
-            summary = summarise(sweep, _starts.rows_for_start(K))
+            summary = summarise(sweep, self._sample_size())
         check_summary(summary)
         if summary.n_rows < K:
             raise ValueError(f"n_components={K} must not be larger than n_samples={summary.n_rows}")
@@ -205,6 +205,13 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         frame = Frame.around(summary.mean, summary.deviation, isotropic=self._family(None).isotropic)
         kernel = Mixture(self._family(self._floor(summary, frame)), self.dtype)
         return Problem(kernel, data, frame, summary, K, self.batch_size)
+
+    def _sample_size(self):
+        """Rows to be kept for the starts; with starting values, only what tells a checkpoint its data."""
+        given = all(getattr(self, init) is not None for init in self._PARAMETERS.values())
+        if given or (self.warm_start and hasattr(self, "history_")):
+            return 0 if self.checkpoint is None else 2
+        return _starts.rows_for_start(self._n_components())
 
     def _problem_of_model(self, data):
         """The kernel and frame that suit rows like those the model was fitted to, whatever is in the data."""

@@ -190,7 +190,8 @@ def check_same_place(method, data, parameters):
     target = str(X.device) if is_torch(X) else "numpy"
     raise ValueError(
         f"{method}(): X and the model must use the same namespace and device, but X is {_described(X)} and "
-        f"the parameters are {_described(parameters)}; {cure}, or move the model: model = model.to({target!r})"
+        f"the parameters are {_described(parameters)}; {cure}, or move the model: "
+        f"model = model.to({target!r})"
     )
 
 
