@@ -17,11 +17,11 @@ distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
-from latently.core import sweep_dask  # noqa: E402
-from latently.core.sweep_dask import DaskData  # noqa: E402
-from latently.core.tree import add  # noqa: E402
-from latently.mixture import MFA, PPCA, FactorAnalysis, GaussianMixture  # noqa: E402
-from tests.contracts.models import rows  # noqa: E402
+from latently.core import sweep_dask  # noqa: E402 (only where Dask is installed)
+from latently.core.sweep_dask import DaskData  # noqa: E402 (only where Dask is installed)
+from latently.core.tree import add  # noqa: E402 (only where Dask is installed)
+from latently.mixture import MFA, PPCA, FactorAnalysis, GaussianMixture  # noqa: E402 (only where Dask is installed)
+from tests.contracts.models import rows  # noqa: E402 (only where Dask is installed)
 
 # a few iterations will do
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

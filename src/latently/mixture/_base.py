@@ -156,7 +156,8 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
 
         The first batch gives the starting values, as `fit` would find them, and the units in which
         `noise_floor` counts; so it should be typical, and hold some rows of every component. Batch t has the
-        share (t + learning_offset)^-learning_decay in what the parameters are made of.
+        share (t + learning_offset)^-learning_decay in what the parameters are made of. A model that was
+        fitted, or read from a file, goes on from its parameters; its steps so far count for t.
 
         Parameters
         ----------
@@ -283,13 +284,12 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         stop = relative(max(self.tol, _NOISE) if self.tol else 0.0)
         if checkpoint and checkpoint.exists():
             records, history, numbers = checkpoint.read({"online": self._example(problem)})
-            online, seed, ended = records["online"], numbers["seed"], numbers["ended"]
-            interrupted = False
+            online, seed = records["online"], numbers["seed"]
+            ended, converged, interrupted = numbers["ended"], numbers["converged"], False
         else:
             start, interrupted = self._start(problem, progress)
-            online, history, ended = Online(start, None), [], interrupted
+            online, history, ended, converged = Online(start, None), [], interrupted, False
             seed = check_random_state(self.random_state).randint(2**31 - 1)
-        converged = bool(ended and not interrupted)
         full = min(self.mini_batch, problem.summary.n_rows)
         full_weight = problem.summary.total_weight * (full / problem.summary.n_rows)
         try:
@@ -310,7 +310,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
                 told = Iteration(n_iter, objective, gain, self.max_iter)
                 ended = any([callback(told) is True for callback in callbacks]) or converged
                 if checkpoint and len(history) % self.checkpoint_every == 0:
-                    numbers = {"seed": int(seed), "ended": bool(ended)}
+                    numbers = {"seed": int(seed), "ended": bool(ended), "converged": bool(converged)}
                     checkpoint.write({"online": online}, history, numbers)
         except KeyboardInterrupt:
             if not history:
@@ -675,6 +675,8 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
     def _rows_of(self, X, fn, *args, out=None):
         """`fn(kernel, density, frame, *args, block)` for all rows of X, in blocks in the user's units."""
         check_is_fitted(self)
+        if out is not None:
+            check_writable("out", out)
         data = check_data(self, X, reset=False)
         params, kernel = self._parameters(), self._kernel()
         check_same_place(f"{type(self).__name__}.{fn.method}", data, params.components.means)

@@ -112,8 +112,7 @@ def part_means(X, weight, labels, n_components, observed=None):
 
     A feature that no row of a part has is given the mean of all, which is zero here.
     """
-    own = np.zeros((n_components, len(X)))
-    own[labels, np.arange(len(X))] = weight
+    own = _shares(labels, weight, n_components)
     if observed is None:
         totals = own.sum(axis=1)[:, None]
         means = own @ X / np.maximum(totals, np.finfo(float).tiny)
@@ -127,11 +126,16 @@ def part_means(X, weight, labels, n_components, observed=None):
     return means
 
 
+def _shares(labels, weight, n_components):
+    """(K, n) the weight of every row in its own part, zero elsewhere."""
+    own = np.zeros((n_components, len(labels)))
+    own[labels, np.arange(len(labels))] = weight
+    return own
+
+
 def _as_allowed(X, weight, labels, n_components, observed, allowed):
     """Parts numbered as suits what is known of their rows best; then rows that must not stay move."""
-    own = np.zeros((n_components, len(X)))
-    own[labels, np.arange(len(X))] = weight
-    parts, numbers = linear_sum_assignment(own @ allowed, maximize=True)
+    parts, numbers = linear_sum_assignment(_shares(labels, weight, n_components) @ allowed, maximize=True)
     labels = numbers[np.argsort(parts)][labels]
     stays = allowed[np.arange(len(X)), labels]
     if stays.all():
