@@ -14,6 +14,7 @@ _HOMES = {
     "PPCA": "latently.mixture",
     "MFA": "latently.mixture",
     "MPPCA": "latently.mixture",
+    "MCFA": "latently.mixture",
 }
 
 

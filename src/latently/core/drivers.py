@@ -129,16 +129,30 @@ def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[An
     return step
 
 
-class Counted(Generic[Params]):
-    """A step that counts how often it is taken: passes over the data."""
+class Passes:
+    """Counts how often steps look at the data."""
 
-    def __init__(self, step: Callable[[Params], Step[Params]]):
-        self.step = step
-        self.n_passes = 0
+    def __init__(self) -> None:
+        self.count = 0
 
-    def __call__(self, params: Params) -> Step[Params]:
-        self.n_passes += 1
-        return self.step(params)
+    def counted(self, step: Callable[[Params], Step[Params]]) -> Callable[[Params], Step[Params]]:
+        def counting(params: Params) -> Step[Params]:
+            self.count += 1
+            return step(params)
+
+        return counting
+
+
+def in_turn(
+    first: Callable[[Params], Step[Params]], second: Callable[[Params], Step[Params]]
+) -> Callable[[Params], Step[Params]]:
+    """Two steps that are taken one after the other, as one."""
+
+    def both(params: Params) -> Step[Params]:
+        here = first(params)
+        return Step(here.objective, here.rounding, lambda: second(here.following()).following())
+
+    return both
 
 
 def run(

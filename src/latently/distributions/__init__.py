@@ -1,7 +1,17 @@
 """Families of densities: parameter records and pure functions on them. No scikit-learn here."""
 
+from latently.distributions.common_loadings import CommonLoadings, CommonParams
 from latently.distributions.gaussian import FullGaussian, FullParams
 from latently.distributions.low_rank import LowRankGaussian, LowRankParams
 from latently.distributions.mixture import Mixture, MixtureParams
 
-__all__ = ["FullGaussian", "FullParams", "LowRankGaussian", "LowRankParams", "Mixture", "MixtureParams"]
+__all__ = [
+    "CommonLoadings",
+    "CommonParams",
+    "FullGaussian",
+    "FullParams",
+    "LowRankGaussian",
+    "LowRankParams",
+    "Mixture",
+    "MixtureParams",
+]

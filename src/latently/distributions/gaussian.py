@@ -66,6 +66,9 @@ class FullGaussian:
     shared: bool = False
     isotropic = False
 
+    def conditional(self) -> None:
+        """There is no step over some of the parameters that would be worth its pass."""
+
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """How much memory a row takes in the kernel, and more, so that blocks stay in the cache."""
         return 12 * (D + K)

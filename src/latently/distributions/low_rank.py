@@ -107,6 +107,9 @@ class LowRankGaussian:
     isotropic: bool = False
     shared: bool = False
 
+    def conditional(self) -> None:
+        """There is no step over some of the parameters that would be worth its pass."""
+
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """How much memory a row takes on its way through the kernel.
 

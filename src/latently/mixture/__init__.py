@@ -2,6 +2,7 @@
 
 from latently.mixture.factor import PPCA, FactorAnalysis
 from latently.mixture.gaussian import GaussianMixture
+from latently.mixture.mcfa import MCFA
 from latently.mixture.mfa import MFA, MPPCA
 
-__all__ = ["MFA", "MPPCA", "PPCA", "FactorAnalysis", "GaussianMixture"]
+__all__ = ["MCFA", "MFA", "MPPCA", "PPCA", "FactorAnalysis", "GaussianMixture"]

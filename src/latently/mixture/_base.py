@@ -19,7 +19,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import contiguous, double, elsewhere, is_floating, like, namespace, to_numpy
 from latently.core.checkpoint import Checkpoint, fingerprint
-from latently.core.drivers import Counted, Iteration, Result, State, best_start, em_step, relative, run
+from latently.core.drivers import (
+    Iteration,
+    Passes,
+    Result,
+    State,
+    best_start,
+    em_step,
+    in_turn,
+    relative,
+    run,
+)
 from latently.core.frame import Frame
 from latently.core.progress import Progress
 from latently.core.saving import SavedMixin
@@ -100,6 +110,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
     # -- what a subclass provides -------------------------------------------------------------------
 
     _PARAMETERS: ClassVar[dict[str, str]]  # fitted attribute (no underscore) -> its starting value's name
+    _LOCATED_BY = "means_init"  # the starting values that say where components are
 
     def _n_components(self):
         return self.n_components
@@ -107,6 +118,10 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
     def _family(self, floor):
         """The family of the components, with a variance floor (D,)."""
         raise NotImplementedError
+
+    def _family_in(self, frame, floor):
+        """The family for rows in a frame."""
+        return self._family(floor)
 
     def _shapes(self, D):
         """The shape of every parameter, by name."""
@@ -204,7 +219,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         if summary.n_rows < 2 and not data.in_memory:  # arrays in memory were counted before
             raise ValueError(f"Found X with {summary.n_rows} sample(s) while a minimum of 2 is required")
         frame = Frame.around(summary.mean, summary.deviation, isotropic=self._family(None).isotropic)
-        kernel = Mixture(self._family(self._floor(summary, frame)), self.dtype)
+        kernel = Mixture(self._family_in(frame, self._floor(summary, frame)), self.dtype)
         return Problem(kernel, data, frame, summary, K, self.batch_size)
 
     def _sample_size(self):
@@ -221,7 +236,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         mean, deviation = kernel.moments(params)
         summary = Summary.of_moments(mean, deviation)
         frame = Frame.around(mean, deviation, isotropic=kernel.family.isotropic)
-        kernel = Mixture(self._family(self._floor(summary, frame)), self.dtype)
+        kernel = Mixture(self._family_in(frame, self._floor(summary, frame)), self.dtype)
         return Problem(kernel, data, frame, summary, self._n_components(), self.batch_size)
 
     def _fitted_in(self, problem):
@@ -250,13 +265,12 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
 
     def _by_em(self, problem, checkpoint, progress, callbacks):
         """All rows at every step."""
-        step = Counted(self._step(problem))
-        max_iter = self.max_iter
+        passes, max_iter = Passes(), self.max_iter
         if checkpoint and checkpoint.exists():
             shape = self._example(problem).params
             records, history, numbers = checkpoint.read({"params": shape, "previous": shape})
             state = State(history=history, n_iter=numbers["n_iter"], rounding=numbers["rounding"], **records)
-            step.n_passes = numbers["n_passes"]
+            passes.count = numbers["n_passes"]
         else:
             start, interrupted = self._start(problem, progress)
             state = State.at(start)
@@ -265,18 +279,24 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         def save(state):
             if checkpoint and state.n_iter % self.checkpoint_every == 0:
                 records = {"params": state.params, "previous": state.previous}
-                numbers = {"n_iter": state.n_iter, "rounding": state.rounding, "n_passes": step.n_passes}
+                numbers = {"n_iter": state.n_iter, "rounding": state.rounding, "n_passes": passes.count}
                 checkpoint.write(records, state.history, numbers)
 
+        step = passes.counted(self._step(problem))
+        if self.accelerate == "squarem":
+            conditional = problem.conditional_step(problem.sweep(), problem.log_volume)
+            if conditional is not None:
+                step = in_turn(passes.counted(conditional), step)
+            step = squarem(step, problem.kernel)
         result = run(
-            squarem(step, problem.kernel) if self.accelerate == "squarem" else step,
+            step,
             state,
             max_iter=max_iter,
             stop=relative(self.tol),
             callbacks=callbacks,
             between=save,
         )
-        self.n_passes_ = step.n_passes
+        self.n_passes_ = passes.count
         return replace(result, interrupted=result.interrupted or max_iter < self.max_iter)
 
     def _by_mini_batches(self, problem, checkpoint, progress, callbacks):
@@ -449,7 +469,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             return problem.on_device(self._near(last, "the means of the last fit")), False
         given = self._given_starts(D)
         if len(given) == len(self._PARAMETERS):
-            start = self._near(here.inward(self._to_kernel(given)), "means_init")
+            start = self._near(here.inward(self._to_kernel(given)), self._LOCATED_BY)
             return problem.on_device(start), False
         means = (given["means"] - here.frame.shift) / here.frame.scale if "means" in given else None
         sample = here.sample()
@@ -460,13 +480,16 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
 
         def with_given(start):
             ours = self._from_kernel(here.outward(start))
-            return self._near(here.inward(self._to_kernel({**ours, **given})), "means_init")
+            return self._near(here.inward(self._to_kernel(self._completed(ours, given))), self._LOCATED_BY)
 
         if given:
             starts = map(with_given, starts)
         if progress:
             starts = progress.starts(starts)
-        short = em_step(problem.kernel, problem.sweep_of_sample(sample))
+        sweep = problem.sweep_of_sample(sample)
+        short, conditional = em_step(problem.kernel, sweep), problem.conditional_step(sweep)
+        if conditional is not None:
+            short = in_turn(conditional, short)
         return best_start(
             short, map(problem.on_device, starts), n_steps=_starts.SHORT_RUN, stop=relative(self.tol)
         )
@@ -478,6 +501,10 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             for name, init in self._PARAMETERS.items()
             if getattr(self, init) is not None
         }
+
+    def _completed(self, ours, given):
+        """The starting values given, and our own for what was not."""
+        return {**ours, **given}
 
     @staticmethod
     def _near(start, shown_as):
@@ -528,17 +555,23 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             return check_mixing_weights(shown_as, array)
         if name == "noise_variance":
             return check_positive(shown_as, array)
-        return check_locations(shown_as, array) if name in ("mean", "means", "loadings") else array
+        if name in ("mean", "means", "loadings", "latent_means"):
+            return check_locations(shown_as, array)
+        return array
+
+    def _n_features_of(self, given):
+        """The number of features that parameters of the user's speak of."""
+        name = "mean" if "mean" in given else "means"
+        means = numbers(name, given[name])
+        if means.ndim == 0 or means.shape[-1] == 0:
+            raise ValueError(f"{name} must have one entry per feature")
+        return means.shape[-1]
 
     def _set_parameters(self, **given):
         """Makes this a fitted estimator with these parameters."""
         if set(given) != set(self._PARAMETERS):
             raise ValueError(f"expected the parameters {sorted(self._PARAMETERS)}, not {sorted(given)}")
-        name = "mean" if "mean" in given else "means"
-        means = numbers(name, given[name])
-        if means.ndim == 0 or means.shape[-1] == 0:
-            raise ValueError(f"{name} must have one entry per feature")
-        D = means.shape[-1]
+        D = self._n_features_of(given)
         self._check_features(D)
         self._store({name: self._validated(name, value, D, shown_as=name) for name, value in given.items()})
         self.n_features_in_ = D

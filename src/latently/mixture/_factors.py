@@ -15,23 +15,65 @@ from latently.mixture._base import MixtureBase, gives, in_main_memory
 from latently.mixture._validation import check_integer
 
 
-class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBase):
-    """Mixtures with components N(mu_k, L_k L_k' + diag(psi_k))."""
+class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBase):
+    """Mixtures whose components have factors z, and noise with a diagonal covariance matrix."""
 
-    def __init__(
-        self,
-        *,
-        n_factors,
-        means_init,
-        loadings_init,
-        noise_init,
-        **engine,
-    ):
+    def __init__(self, *, n_factors, loadings_init, noise_init, **engine):
         super().__init__(**engine)
         self.n_factors = n_factors
-        self.means_init = means_init
         self.loadings_init = loadings_init
         self.noise_init = noise_init
+
+    def _check_features(self, D):
+        if self.n_factors > D:
+            raise ValueError(f"n_factors={self.n_factors} must not be larger than n_features={D}")
+
+    @property
+    def _n_features_out(self):
+        return self.n_factors
+
+    def factor_posterior(self, X):
+        """Posterior of the factors given each row and component.
+
+        Returns
+        -------
+        means : ndarray of shape (n_samples, n_components, n_factors)
+        covariances : ndarray of shape (n_components, n_factors, n_factors)
+            The same for all rows; (n_samples, n_components, n_factors, n_factors) if X has missing entries,
+            because then each row has its own.
+        """
+        means = self._rows_of(X, factor_means)
+        if in_main_memory(self._rows_of(X, has_holes)).any():
+            return means, self._rows_of(X, factor_covariances)
+        return means, self._kernel().prepare(self._parameters()).factor_covariances
+
+    def transform(self, X, *, out=None):
+        """Posterior means of the factors, averaged over components, (n_samples, n_factors)."""
+        return self._rows_of(X, averaged_factors, out=out)
+
+    def reconstruct(self, X, *, out=None):
+        """The rows without their noise, (n_samples, n_features): what is expected of them given the factors,
+        averaged over the posterior of factors and components."""
+        return self._rows_of(X, noiseless, out=out)
+
+    def _factors(self, X):
+        """Factors (n_samples, n_factors) of the user's, checked."""
+        check_is_fitted(self)
+        if is_native(X):
+            Z = double(X)
+        else:
+            Z = check_array(X, dtype=np.float64, ensure_min_features=0, input_name="X")
+        if Z.shape[1] != self.n_factors:
+            raise ValueError(f"X has {Z.shape[1]} columns, but there are n_factors={self.n_factors} factors")
+        return Z
+
+
+class FactorMixture(FactorModel):
+    """Mixtures with components N(mu_k, L_k L_k' + diag(psi_k))."""
+
+    def __init__(self, *, means_init, **rest):
+        super().__init__(**rest)
+        self.means_init = means_init
 
     def _noise(self):
         """Whether the noise is isotropic, and whether the components share it."""
@@ -72,14 +114,6 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         super()._check_hyperparameters()
         check_integer("n_factors", self.n_factors, least=0)
 
-    def _check_features(self, D):
-        if self.n_factors > D:
-            raise ValueError(f"n_factors={self.n_factors} must not be larger than n_features={D}")
-
-    @property
-    def _n_features_out(self):
-        return self.n_factors
-
     @property
     def covariances_(self):
         """(n_components, n_features, n_features) covariance matrices, worked out when asked for."""
@@ -87,25 +121,6 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         return (
             c.loadings @ transpose(c.loadings) + eye(c.means.shape[1], c.means) * c.noise_variance[:, None, :]
         )
-
-    def factor_posterior(self, X):
-        """Posterior of the factors given each row and component.
-
-        Returns
-        -------
-        means : ndarray of shape (n_samples, n_components, n_factors)
-        covariances : ndarray of shape (n_components, n_factors, n_factors)
-            The same for all rows; (n_samples, n_components, n_factors, n_factors) if X has missing entries,
-            because then each row has its own.
-        """
-        means = self._rows_of(X, factor_means)
-        if in_main_memory(self._rows_of(X, has_holes)).any():
-            return means, self._rows_of(X, factor_covariances)
-        return means, self._kernel().prepare(self._parameters()).factor_covariances
-
-    def transform(self, X, *, out=None):
-        """Posterior means of the factors, averaged over components, (n_samples, n_factors)."""
-        return self._rows_of(X, averaged_factors, out=out)
 
     def inverse_transform(self, X, components=None):
         """Expected rows for given factors.
@@ -122,14 +137,7 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         -------
         ndarray of shape (n_samples, n_features)
         """
-        check_is_fitted(self)
-        Z = (
-            double(X)
-            if is_native(X)
-            else check_array(X, dtype=np.float64, ensure_min_features=0, input_name="X")
-        )
-        if Z.shape[1] != self.n_factors:
-            raise ValueError(f"X has {Z.shape[1]} columns, but there are n_factors={self.n_factors} factors")
+        Z = self._factors(X)
         params = self._parameters()
         pi, c = params.weights, params.components
         if components is None:
@@ -146,10 +154,6 @@ class FactorMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBa
         for k in range(len(pi)):
             rows = xp.where(chosen[:, k, None], rows + Z @ c.loadings[k, ...].T, rows)
         return rows
-
-    def reconstruct(self, X, *, out=None):
-        """The rows without their noise, (n_samples, n_features): the posterior mean of mu_k + L_k z."""
-        return self._rows_of(X, noiseless, out=out)
 
 
 @gives("reconstruct")

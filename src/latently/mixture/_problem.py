@@ -57,6 +57,13 @@ class Problem:
         """The EM step over all rows."""
         return em_step(self.kernel, self.sweep(), self.log_volume)
 
+    def conditional_step(self, sweep, log_volume=0.0):
+        """A step over some parameters at fixed others, to be taken in turn with EM; None if there is none."""
+        kernel = self.kernel.conditional()
+        if kernel is None or self.summary.missing:
+            return None
+        return em_step(kernel, sweep, log_volume)
+
     def inward(self, params):
         """Parameters in the user's units, carried into the frame and the region the floor allows."""
         moved = self.kernel.moved(params, -self.frame.shift / self.frame.scale, 1.0 / self.frame.scale)

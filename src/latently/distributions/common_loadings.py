@@ -1,0 +1,602 @@
+"""Gaussians in one common subspace: the family of mixtures of common factor analysers.
+
+    z | k ~ N(xi_k, Omega_k)      x | z ~ N(A z, diag(psi))      x | k ~ N(A xi_k, A Omega_k A' + diag(psi))
+
+n rows, D features, K components, q factors. There is no free mean: the means lie in the column space of A,
+so the place of the origin matters. Rows cost O(D q + K q^2); no D x D matrix is formed.
+Baek, McLachlan & Flack (2010), IEEE PAMI 32; formulas: docs/mcfa.md.
+
+With Psi^-1/2 A = Q T (QR), the projected rows p = Q' Psi^-1/2 x are all that tells components apart:
+
+    p | k ~ N(T xi_k, T Omega_k T' + I),     and what is left of x has the same density for all components.
+
+So a block takes two products with its rows, one for p and one for the sums of E[z|x] x', whatever K is.
+
+Data may be far from the origin, where A z has no digits left for what is not mean. So factors are counted
+from an anchor w, the place of some point c = A w near the data: x = c + A (z - w) + noise. In a frame that is
+moved against the user's units the origin is a point o, and c = o + A w.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from latently.backend.linalg import (
+    clamp_spectrum,
+    diagonals,
+    is_positive_definite,
+    leading_eigenpairs,
+    log_determinant,
+    symmetric,
+    transpose,
+)
+from latently.backend.namespace import Array, Floats, double, eye, namespace, to_numpy, zeros
+from latently.core.block import Block
+from latently.core.tree import add
+from latently.distributions import common_loadings_holes as holes
+from latently.distributions.common_loadings_holes import Holed, HoledSums
+from latently.distributions.gaussian import SMALLEST_VARIANCE, FullStats
+from latently.distributions.responsibilities import Responsibilities
+
+_SMALLEST_SPREAD = 1e-14  # of factors, whose variance is about one
+_UNUSED = 1e-10  # of the longest loading: factors of shorter ones are not used
+_TRACE = 1e-13  # of the variance of a factor
+_FAR = 1e6  # deviations from the origin beyond which only the direction to it counts
+
+
+@dataclass(frozen=True)
+class CommonParams:
+    origin: Array  # (D,): o, where x is when z is zero; a constant of the frame
+    anchor: Array  # (q,): w, the factors from which others are counted
+    centre: Array  # (D,): c = o + A w
+    loadings: Array  # (D, q): A
+    latent_means: Array  # (K, q): xi - w
+    latent_covariances: Array  # (K, q, q): Omega
+    noise_variance: Array  # (D,): psi, > 0
+
+    @property
+    def means(self) -> Array:
+        """(K, D)"""
+        return self.centre + self.latent_means @ self.loadings.T
+
+
+@dataclass(frozen=True)
+class CommonDensity:
+    """What a block needs, once per sweep."""
+
+    params: CommonParams
+    stacked: Array  # (q + 1, D): Q' Psi^-1/2 above Psi^-1 c, in the dtype of wide products
+    offsets: Array  # (q + 1,): the product of `stacked` and c, its last entry halved
+    half_precision: Array  # (D,): 1 / (2 psi)
+    whitening: Array  # (K, q, q): U' with U U' = (T Omega T' + I)^-1
+    whitened_means: Array  # (K, q, 1): U' T (xi - w)
+    factor_covariances: Array  # (K, q, q): V, of z given x and k
+    to_factors: Array  # (K, q, q): V T', so that E[z|x,k] - w = `at_zero` + V T' p
+    at_zero: Array  # (K, q)
+    roots: Array  # (K, q, q): Cholesky factors of Omega
+    constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma|), and log weights
+    log_weights: Array  # (K,): what a mixture added to the constants
+
+    @property
+    def means(self) -> Array:
+        return self.params.means
+
+    @cached_property
+    def tables(self) -> holes.Tables:
+        """For rows with missing entries."""
+        return holes.tables(self)
+
+
+@dataclass(frozen=True)
+class Projected:
+    """What the statistics of a block can take over from its densities."""
+
+    X: Array  # (n, D), in the dtype of wide products
+    p: Array  # (q, n)
+    squares: Array  # (n, D)
+
+
+@dataclass(frozen=True)
+class ProjectedSums:  # what a block adds up; z is counted from the anchor
+    weight: Array  # (K,)      sum of r
+    sum_p: Array  # (K, q)     sum of r p
+    sum_pp: Array  # (K, q, q) sum of r p p'
+    sum_x: Array  # (D,)       sum of x, over all components as everything below
+    sum_zx: Array  # (q, D)    sum of E[z|x] x'
+    sum_square: Array  # (D,)  sum of x^2
+    holed: HoledSums | None = None  # of rows with missing entries
+
+
+@dataclass(frozen=True)
+class CommonStats:
+    """Every field is a sum over rows; x is expected where it is missing, z is counted from the anchor."""
+
+    weight: Array  # (K,)       sum of r
+    sum_z: Array  # (K, q)      sum of r E[z|x,k]
+    sum_zz: Array  # (K, q, q)  sum of r E[zz'|x,k]
+    sum_x: Array  # (D,)        sum of x
+    sum_zx: Array  # (q, D)     sum of E[z x'|x]
+    sum_square: Array  # (D,)   sum of x^2
+
+
+@dataclass(frozen=True)
+class CommonLoadings:
+    """The family; `floor` is the smallest noise variance allowed of each feature."""
+
+    n_factors: int
+    floor: Array  # (D,)
+    origin: Array | None = None  # (D,): the user's origin in the frame of the starting values
+    isotropic = False
+
+    def conditional(self) -> FactorsOnly:
+        return FactorsOnly(self)
+
+    def floats_per_row(self, K: int, D: int, missing: bool) -> int:
+        """How much memory a row takes on its way through the kernel."""
+        q = self.n_factors
+        return 3 * D + 4 * K * (q + 1) + (K * (q + 1) * (q + 4) if missing else 0)
+
+    def prepare(self, params: CommonParams, dtype: str = "float64") -> CommonDensity:
+        xp = namespace(params.centre)
+        c, psi, q = params.centre, params.noise_variance, self.n_factors
+        root_psi = xp.sqrt(psi)
+        Q, T = xp.linalg.qr(params.loadings / root_psi[:, None])
+        C = xp.linalg.cholesky(params.latent_covariances)
+        TC = T @ C
+        B = xp.linalg.cholesky(eye(q, C) + symmetric(transpose(TC) @ TC))
+        inverse_B = xp.linalg.inv(B)
+        half_V = inverse_B @ transpose(C)
+        V = symmetric(transpose(half_V) @ half_V)
+        S = xp.linalg.cholesky(eye(q, C) + symmetric(TC @ transpose(TC)))
+        whitening = xp.linalg.inv(S)
+        projected_means = T @ params.latent_means[..., None]
+        to_factors = V @ T.T
+        stacked = xp.concat([(Q / root_psi[:, None]).T, (c / psi)[None, :]])
+        half = xp.concat([xp.ones_like(T[:, 0]), 0.5 + 0.0 * T[:1, 0]])
+        return CommonDensity(
+            params=params,
+            stacked=xp.astype(stacked, getattr(xp, dtype)),
+            offsets=(stacked @ c) * half,
+            half_precision=0.5 / psi,
+            whitening=whitening,
+            whitened_means=whitening @ projected_means,
+            factor_covariances=V,
+            to_factors=to_factors,
+            at_zero=params.latent_means - (to_factors @ projected_means)[..., 0],
+            roots=C,
+            constants=-0.5 * (c.shape[0] * math.log(2 * math.pi) + xp.sum(xp.log(psi)) + log_determinant(S)),
+            log_weights=xp.zeros_like(params.latent_means[:, 0]),
+        )
+
+    def evaluate(
+        self, density: CommonDensity, block: Block, *, rough: bool = False
+    ) -> tuple[Array, Projected | Holed]:
+        """ln N(x; A xi_k, Sigma_k) plus what a mixture added to the constants (K, n), and projected rows."""
+        if block.observed is not None:
+            return holes.evaluate(density, block)
+        X = block.X
+        xp = namespace(X)
+        K, q, _ = density.whitening.shape
+        wide = xp.astype(X, density.stacked.dtype, copy=False)
+        products = double(density.stacked @ wide.T)
+        products -= density.offsets[:, None]
+        p, squares = products[:q, :], X * X
+        # of what all components share: -1/2 ((x - c)' Psi^-1 (x - c) - |p|^2)
+        common = products[q, :] - squares @ density.half_precision + 0.5 * xp.sum(p * p, axis=0)
+        y = xp.reshape(xp.reshape(density.whitening, (K * q, q)) @ p, (K, q, X.shape[0]))
+        y -= density.whitened_means
+        log_prob = -0.5 * xp.sum(y * y, axis=1)
+        log_prob += common
+        log_prob += density.constants[:, None]
+        return log_prob, Projected(wide, p, squares)
+
+    def most_per_row(self, K: int) -> float:
+        """Responsibilities are used all together: none is worth leaving out in so few dimensions."""
+        return -1.0
+
+    def sums(
+        self, density: CommonDensity, block: Block, projected: Projected | Holed, resp: Responsibilities
+    ) -> ProjectedSums:
+        X = block.X
+        (K, q, _), D = density.whitening.shape, X.shape[1]
+        if isinstance(projected, Holed):
+            shapes = ((K,), (K, q), (K, q, q), (D,), (q, D), (D,))
+            weight, p, pp, x, zx, square = (zeros(shape, X) for shape in shapes)
+            holed = holes.sums(density, block, projected, resp)
+            return ProjectedSums(weight, p, pp, x, zx, square, holed)
+        xp = namespace(X)
+        r, p, n = resp.full(), projected.p, X.shape[0]
+        weighted = xp.reshape(r[:, None, :] * p, (K * q, n))
+        z = density.at_zero.T @ r + _side_by_side(density.to_factors) @ weighted  # (q, n), times the weight
+        wide = xp.astype(z, projected.X.dtype, copy=False)
+        return ProjectedSums(
+            weight=resp.weight,
+            sum_p=r @ p.T,
+            sum_pp=xp.reshape(weighted @ p.T, (K, q, q)),
+            sum_x=resp.by_row @ X,
+            sum_zx=double(wide @ projected.X),
+            sum_square=resp.by_row @ projected.squares,
+        )
+
+    def stats(self, density: CommonDensity, sums: ProjectedSums) -> CommonStats:
+        """Statistics of z, which is linear in p, given k; once per sweep."""
+        n, G, a = sums.weight[:, None], density.to_factors, density.at_zero
+        Gp = (G @ sums.sum_p[..., None])[..., 0]
+        cross = a[:, :, None] * Gp[:, None, :]
+        a_and_V = a[:, :, None] * a[:, None, :] + density.factor_covariances
+        stats = CommonStats(
+            weight=sums.weight,
+            sum_z=n * a + Gp,
+            sum_zz=symmetric(G @ sums.sum_pp @ transpose(G) + 2.0 * cross) + n[..., None] * a_and_V,
+            sum_x=sums.sum_x,
+            sum_zx=sums.sum_zx,
+            sum_square=sums.sum_square,
+        )
+        if sums.holed is not None:
+            stats = add(stats, CommonStats(**holes.statistics(density, sums.holed)))
+        return stats
+
+    def m_step(self, stats: CommonStats, params: CommonParams) -> CommonParams:
+        """The joint maximiser over factor means and covariances, loadings and noise.
+
+        The loadings are a regression of x - o on z. It is solved for what is to be added to the old ones, in
+        units in which z has mean `far` and unit covariance, whose second moments are I + far far': so a far
+        origin costs no digits. An empty component stays as it was.
+        """
+        xp = namespace(stats.weight)
+        filled = stats.weight > 0
+        n = xp.where(filled, stats.weight, 1.0)[:, None]
+        latent_means = xp.where(filled[:, None], stats.sum_z / n, params.latent_means)
+        outer = latent_means[:, :, None] * latent_means[:, None, :]
+        spread = stats.sum_zz / n[..., None] - outer
+        latent_covariances = xp.where(filled[:, None, None], spread, params.latent_covariances)
+
+        A, c, total = params.loadings, params.centre, xp.sum(stats.weight)
+        z_mean, x_mean = xp.sum(stats.sum_z, axis=0) / total, stats.sum_x / total
+        zz, xz = xp.sum(stats.sum_zz, axis=0) / total, stats.sum_zx.T / total
+        residual_z = xz - c[:, None] * z_mean - A @ zz  # mean of (x - c - A z) z'
+        residual = x_mean - c - A @ z_mean
+        square = stats.sum_square / total - 2.0 * x_mean * c + c**2
+        square = square - xp.sum(A * (xz - c[:, None] * z_mean + residual_z), axis=1)
+
+        R = xp.linalg.cholesky(symmetric(zz - z_mean[:, None] * z_mean) + _SMALLEST_SPREAD * eye(zz.shape[0], zz))
+        inverse_R = xp.linalg.inv(R)
+        far = inverse_R @ (params.anchor + z_mean)
+        slope = (residual_z - residual[:, None] * z_mean) @ inverse_R.T
+        norm = 1.0 + xp.sum(far * far)
+        at_far = slope @ far  # what the slope alone would move at the mean of z
+        added = slope + (residual - at_far)[:, None] * (far / norm)
+        moved_mean = residual + (at_far - residual) / norm  # `added` at `far`
+        noise = square - xp.sum(added * slope, axis=1) - moved_mean * residual
+        return self.bounded(
+            CommonParams(
+                origin=params.origin,
+                anchor=params.anchor,
+                centre=c + moved_mean - added @ (inverse_R @ z_mean),
+                loadings=A + added @ inverse_R,
+                latent_means=latent_means,
+                latent_covariances=latent_covariances,
+                noise_variance=noise,
+            )
+        )
+
+    def implied_stats(self, params: CommonParams, weights: Array) -> CommonStats:
+        """What rows drawn from these parameters would add up to: the M-step leads back to them."""
+        xp = namespace(weights)
+        xi, means, A = params.latent_means, params.means, params.loadings
+        zz = weights[:, None, None] * (params.latent_covariances + xi[:, :, None] * xi[:, None, :])
+        sum_z = weights[:, None] * xi
+        z = xp.sum(sum_z, axis=0)
+        square = weights[:, None] * (means**2 + self.marginal_variances(params))
+        return CommonStats(
+            weight=weights,
+            sum_z=sum_z,
+            sum_zz=zz,
+            sum_x=xp.sum(weights[:, None] * means, axis=0),
+            sum_zx=z[:, None] * params.centre + xp.sum(zz, axis=0) @ A.T,
+            sum_square=xp.sum(square, axis=0),
+        )
+
+    def bounded(self, params: CommonParams) -> CommonParams:
+        """Noise variances raised to the floor; without a floor one that has vanished is an error."""
+        xp = namespace(params.noise_variance)
+        psi = xp.where(params.noise_variance < self.floor, self.floor, params.noise_variance)
+        if not bool(xp.all(psi > SMALLEST_VARIANCE)):
+            raise ValueError(
+                f"a noise variance fell below {SMALLEST_VARIANCE:g} of its feature's variance, where float64 "
+                "has no digits left; set noise_floor above that, or use fewer components or factors"
+            )
+        return replace(params, latent_covariances=_spread_out(params.latent_covariances), noise_variance=psi)
+
+    def rounding(self, density: CommonDensity) -> float:
+        """Roundings of a row's log density: of the quadratic form's terms, and of the projections squared."""
+        xp = namespace(density.constants)
+        terms = xp.sum((1.0 + density.params.centre**2) * density.half_precision)
+        projections = xp.sum(double(density.stacked[:-1, :]) ** 2)
+        narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.constants, density.stacked))
+        return narrow * float(terms) + wide * float(projections)
+
+    def to_vector(self, params: CommonParams) -> Array:
+        """Loadings, means and Cholesky factors of the factors' covariances, deviations of the noise."""
+        xp = namespace(params.centre)
+        C = xp.linalg.cholesky(params.latent_covariances)
+        A, towards = params.loadings, _towards(params)
+        if towards is not None:  # far from the origin the centre says more than the slope that leads to it
+            A = A + (params.centre - A @ towards)[:, None] * towards
+        parts = (A, params.latent_means, C, xp.sqrt(params.noise_variance))
+        return xp.concat([xp.reshape(part, (-1,)) for part in parts])
+
+    def from_vector(self, vector: Array, like: CommonParams) -> CommonParams:
+        xp = namespace(vector)
+        arrays = []
+        for shape in (like.loadings.shape, like.latent_means.shape, like.latent_covariances.shape):
+            size = math.prod(shape)
+            arrays.append(xp.reshape(vector[:size], shape))
+            vector = vector[size:]
+        A, latent_means, C = arrays
+        towards = _towards(like)
+        if towards is None:
+            centre = like.origin + A @ like.anchor
+        else:
+            centre = A @ towards
+            slope = (centre - like.origin) / xp.linalg.vector_norm(like.anchor)
+            A = A + (slope - centre)[:, None] * towards
+        return self.bounded(
+            CommonParams(
+                origin=like.origin,
+                anchor=like.anchor,
+                centre=centre,
+                loadings=A,
+                latent_means=latent_means,
+                latent_covariances=C @ transpose(C),
+                noise_variance=xp.clip(vector, min=0.0) ** 2,
+            )
+        )
+
+    def moved(self, params: CommonParams, shift: Array, scale: Array) -> CommonParams:
+        """The parameters of shift + scale * x, with the anchor amid the components."""
+        middle = namespace(params.centre).mean(params.latent_means, axis=0)
+        A = params.loadings * scale[:, None]
+        return CommonParams(
+            origin=shift + scale * params.origin,
+            anchor=params.anchor + middle,
+            centre=shift + scale * params.centre + A @ middle,
+            loadings=A,
+            latent_means=params.latent_means - middle,
+            latent_covariances=params.latent_covariances,
+            noise_variance=params.noise_variance * scale**2,
+        )
+
+    def clamped(self, params: CommonParams) -> CommonParams:
+        """Starting values in the region the floor allows, with factors of unit spread.
+
+        The new basis of the factors is an upper triangular map of the old one, which leaves the normal form
+        of the loadings as it is.
+        """
+        xp = namespace(params.centre)
+        xi, omega = params.latent_means, params.latent_covariances
+        spread = symmetric(xp.mean(omega + xi[:, :, None] * xi[:, None, :], axis=0))
+        spread = spread + _SMALLEST_SPREAD * eye(spread.shape[0], spread) * diagonals(spread)
+        U = xp.flip(xp.linalg.cholesky(xp.flip(spread)))  # spread = U U', U upper triangular
+        to_new = xp.linalg.inv(U)
+        return self.bounded(
+            CommonParams(
+                origin=params.origin,
+                anchor=to_new @ params.anchor,
+                centre=params.centre,
+                loadings=params.loadings @ U,
+                latent_means=xi @ to_new.T,
+                latent_covariances=to_new @ omega @ to_new.T,
+                noise_variance=params.noise_variance,
+            )
+        )
+
+    def in_normal_form(self, params: CommonParams) -> CommonParams:
+        """The same density with A'A = I, and factors counted from zero.
+
+        Loadings that do not use all their factors leave some without variance; those are given a trace of it.
+        """
+        xp = namespace(params.centre)
+        A, U = xp.linalg.qr(params.loadings)
+        signs = xp.where(diagonals(U) < 0, -xp.ones_like(U[0, :]), 1.0)
+        A, U = A * signs, U * signs[:, None]
+        omega = symmetric(U @ params.latent_covariances @ U.T)
+        variances = diagonals(omega)
+        trace = _TRACE * xp.maximum(variances, _TRACE * xp.max(variances, axis=1, keepdims=True))
+        trace = eye(U.shape[0], U) * trace[:, None, :]
+        if not is_positive_definite(omega - trace):
+            omega = omega + trace
+        return CommonParams(
+            origin=params.origin,
+            anchor=xp.zeros_like(params.anchor),
+            centre=params.origin,
+            loadings=A,
+            latent_means=(params.latent_means + params.anchor) @ U.T,
+            latent_covariances=omega,
+            noise_variance=params.noise_variance,
+        )
+
+    def marginal_variances(self, params: CommonParams) -> Array:
+        """(K, D): the variance of every feature."""
+        xp = namespace(params.centre)
+        A, AO = params.loadings, params.loadings @ params.latent_covariances
+        return params.noise_variance + xp.sum(AO * A, axis=2)
+
+    def factor_means(self, density: CommonDensity, projected: Projected | Holed) -> Array:
+        """E[z | x, k] (n, K, q)."""
+        xp = namespace(density.constants)
+        if isinstance(projected, Holed):
+            z = holes.factor_means(density, projected)
+        else:
+            z = density.to_factors @ projected.p + density.at_zero[..., None]  # (K, q, n)
+        return density.params.anchor + xp.permute_dims(z, (2, 0, 1))
+
+    def factor_covariances(self, density: CommonDensity, projected: Projected | Holed, n_rows: int) -> Array:
+        """Covariances of z given x and k (n, K, q, q)."""
+        if isinstance(projected, Holed):
+            return holes.factor_covariances(density, projected)
+        V = density.factor_covariances
+        return namespace(V).broadcast_to(V, (n_rows, *V.shape))
+
+    def expected(self, density: CommonDensity, block: Block, latent: Projected | Holed, resp: Array) -> Array:
+        """(n, D) the posterior mean of A z: in missing entries, that of x."""
+        params = density.params
+        z = namespace(resp).sum(
+            resp[..., None] * (self.factor_means(density, latent) - params.anchor), axis=1
+        )
+        return params.centre + z @ params.loadings.T
+
+    def draw(
+        self, density: CommonDensity, block: Block, latent: Holed, labels: Array, rng: np.random.Generator
+    ) -> Floats:
+        """(n, D) rows whose missing entries are drawn given the others and the component."""
+        return holes.draw(density, latent, labels, rng)
+
+    def sample(self, params: CommonParams, labels: Array, rng: np.random.Generator) -> Floats:
+        K, q = params.latent_means.shape
+        z = params.latent_means[labels]
+        C = np.linalg.cholesky(params.latent_covariances)
+        for k in range(K):
+            own = labels == k
+            z[own] += rng.standard_normal((int(own.sum()), q)) @ C[k].T
+        noise = rng.standard_normal((len(labels), len(params.centre))) * np.sqrt(params.noise_variance)
+        X: Floats = params.centre + z @ params.loadings.T + noise
+        return X
+
+    def n_parameters(self, K: int, D: int) -> int:
+        """Free parameters of means and covariances; loadings count up to the basis of the factors."""
+        q = self.n_factors
+        return D + D * q - q * q + K * q + K * q * (q + 1) // 2
+
+    def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> CommonParams:
+        """Leading directions of all rows from the origin, and in them the moments of the parts.
+
+        Directions are measured in units of noise, so that a start does not hang on the units of the features.
+        """
+        (K, D), q, total = means.shape, self.n_factors, weight.sum()
+        origin = np.zeros(D) if self.origin is None else to_numpy(self.origin)
+        residual = (X - means[labels]) * np.sqrt(weight)[:, None]
+        psi = np.maximum(_unexplained(residual, total), np.maximum(self.floor, 1e-6))
+        root = np.sqrt(psi)
+        middle = weight @ X / total
+        to_middle = (middle - origin) / root
+        rows = (X - middle) / root * np.sqrt(weight)[:, None]
+        last = to_middle * (math.sqrt(total) * min(1.0, _FAR / max(1.0, float(np.linalg.norm(to_middle)))))
+        _, V = leading_eigenpairs(np.concatenate([rows, last[None, :]]), q)
+        V = np.linalg.qr(np.concatenate([V, np.eye(D)[:, : q - V.shape[1]]], axis=1))[0]  # of q columns
+        centre = middle - root * (to_middle - V @ (V.T @ to_middle))
+
+        z, parts = (((rows - centre) / root) @ V for rows in (X, means))
+        within = (z - parts[labels]) * np.sqrt(weight)[:, None]
+        pooled = within.T @ within / total
+        omega = np.empty((K, q, q))
+        for k in range(K):  # a small part's covariance is drawn towards that of all
+            own = labels == k
+            scatter = within[own].T @ within[own]
+            omega[k] = (scatter + (q + 1) * pooled) / (weight[own].sum() + q + 1)
+        left = (X - centre) / root - z @ V.T
+        params = CommonParams(
+            origin=origin,
+            anchor=V.T @ to_middle,
+            centre=centre,
+            loadings=root[:, None] * V,
+            latent_means=parts,
+            latent_covariances=omega + 1e-6 * np.eye(q),
+            noise_variance=psi * np.maximum(weight @ left**2 / total, 0.1),
+        )
+        return self.clamped(params)
+
+
+@dataclass(frozen=True)
+class FactorsOnly:
+    """The family at fixed loadings and noise, with only the components latent.
+
+    Given A and psi the projected rows are a mixture of Gaussians with covariances of at least I, whose M-step
+    is known. In turn with the step above, which takes the factors for latent too, it is EM in alternation
+    (AECM; Meng & van Dyk, 1997): the likelihood never falls, and factors whose variance vanishes, which EM
+    approaches ever more slowly, are there at once. For complete rows.
+    """
+
+    family: CommonLoadings
+
+    def prepare(self, params: CommonParams, dtype: str = "float64") -> CommonDensity:
+        return self.family.prepare(params, dtype)
+
+    def evaluate(
+        self, density: CommonDensity, block: Block, *, rough: bool = False
+    ) -> tuple[Array, Projected | Holed]:
+        return self.family.evaluate(density, block, rough=rough)
+
+    def most_per_row(self, K: int) -> float:
+        return self.family.most_per_row(K)
+
+    def rounding(self, density: CommonDensity) -> float:
+        return self.family.rounding(density)
+
+    def sums(
+        self, density: CommonDensity, block: Block, projected: Projected, resp: Responsibilities
+    ) -> FullStats:
+        """Of projected rows."""
+        xp = namespace(block.X)
+        (K, q, _), r, p = density.whitening.shape, resp.full(), projected.p
+        weighted = xp.reshape(r[:, None, :] * p, (K * q, p.shape[1]))
+        return FullStats(resp.weight, r @ p.T, xp.reshape(weighted @ p.T, (K, q, q)))
+
+    def stats(self, density: CommonDensity, sums: FullStats) -> FullStats:
+        """The sums are the statistics already."""
+        return sums
+
+    def m_step(self, stats: FullStats, params: CommonParams) -> CommonParams:
+        """Means and covariances of factors from those of projected rows; an empty component stays so."""
+        xp = namespace(stats.weight)
+        T = xp.linalg.qr(params.loadings / xp.sqrt(params.noise_variance)[:, None])[1]
+        back = xp.linalg.pinv(T, rtol=_UNUSED)
+        filled = stats.weight > 0
+        n = xp.where(filled, stats.weight, 1.0)[:, None]
+        means = stats.sum_x / n
+        spread = stats.sum_xx / n[..., None] - means[:, :, None] * means[:, None, :]
+        signal = clamp_spectrum(spread, xp.ones_like(T[0, :])) - eye(T.shape[0], T)
+        omega = back @ signal @ back.T
+        latent_means = xp.where(filled[:, None], means @ back.T, params.latent_means)
+        omega = xp.where(filled[:, None, None], omega, params.latent_covariances)
+        return replace(params, latent_means=latent_means, latent_covariances=_spread_out(omega))
+
+
+def _unexplained(residual: Floats, weight: float) -> Floats:
+    """(D,) what of each feature the others cannot tell, or half its variance if there are few rows."""
+    S = residual.T @ residual / weight
+    variance = np.diagonal(S)
+    if len(residual) <= 2 * len(variance):
+        return 0.5 * variance
+    ridge = 1e-6 * np.where(variance > 0, variance, 1.0)
+    return np.asarray(1.0 / np.diagonal(np.linalg.inv(S + np.diag(ridge))))
+
+
+def _spread_out(covariances: Array) -> Array:
+    """Covariances of factors of about unit variance, whose smallest eigenvalues still have digits."""
+    xp = namespace(covariances)
+    covariances = symmetric(covariances)
+    least = _SMALLEST_SPREAD + xp.zeros_like(covariances[0, :, 0])
+    if is_positive_definite(covariances - eye(least.shape[0], least) * least):
+        return covariances
+    return clamp_spectrum(covariances, least)
+
+
+def _side_by_side(stack: Array) -> Array:
+    """(a, K b): the matrices (K, a, b) in a row."""
+    xp = namespace(stack)
+    K, a, b = stack.shape
+    return xp.reshape(xp.permute_dims(stack, (1, 0, 2)), (a, K * b))
+
+
+def _towards(params: CommonParams) -> Array | None:
+    """(q,) the direction of the anchor, if the data are far from the origin."""
+    xp = namespace(params.origin)
+    length = xp.linalg.vector_norm(params.anchor)
+    if float(xp.linalg.vector_norm(params.origin)) <= 1.0 or float(length) == 0.0:
+        return None
+    return params.anchor / length

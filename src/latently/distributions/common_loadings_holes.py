@@ -1,0 +1,186 @@
+"""Common loadings for rows with missing entries: exact marginal densities, and the same statistics.
+
+With o the observed entries of a row, the posterior precision of the factors is Omega_k^-1 + W with
+
+    W = A_o' Psi_o^-1 A_o = sum_d mask_d a_d a_d' / psi_d      and      u = A_o' Psi_o^-1 (x_o - c_o),
+
+the same W and u for all components: one product with the masks and one with the rows. With Omega_k = C C' and
+z = xi_k + C s, s ~ N(0, I), the posterior of s has precision B = I + C'W C and mean B^-1 C'(u - W xi_k), both
+linear in (W, u), so a second product gives them for all components. Then come small factorisations, entry by
+entry over all rows at once. Factors are counted from the anchor throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from latently.backend import packed
+from latently.backend.linalg import transpose
+from latently.backend.namespace import Array, Floats, namespace, to_numpy
+from latently.core.block import Block
+from latently.distributions.responsibilities import Responsibilities
+
+if TYPE_CHECKING:
+    from latently.distributions.common_loadings import CommonDensity
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What rows with holes are multiplied with, once per sweep. P = q (q + 1) / 2, packed entries."""
+
+    of_rows: Array  # (q + 1, D): a / psi, then c / psi
+    of_masks: Array  # (q + 1 + P, D): a c / psi, the constants of ln N, then a a' / psi
+    of_u: Array  # ((q + 1) K, q): C', then xi'
+    of_W: Array  # ((q + 1 + P) K, P): C'W xi, xi'W xi / 2, then C'W C
+    to_zz: Array  # (P, (1 + q + P) K): from 1, s and s s' of every component to z z'
+    to_z: Array  # (q, (1 + q) K): from 1 and s to z
+
+
+@dataclass(frozen=True)
+class Holed:
+    """What the statistics of rows with holes can take over from their densities."""
+
+    columns: list[Array]  # of the factors of B: (q - j, K, n)
+    y: Array  # (q, K, n): the inverse factor times C'(u - W xi)
+
+
+@dataclass(frozen=True)
+class HoledSums:
+    """Sums over rows, weighted with r; s s' and z z' packed."""
+
+    totals: Array  # (1 + q + P, K): of 1, s and s s'
+    of_rows: Array  # (1 + q, D): of 1 and z, times x where it was observed
+    of_holes: Array  # (1 + q + P, D): of 1, z and z z', where x was not observed
+    of_squares: Array  # (D,): of x^2 where it was observed
+
+
+def tables(density: CommonDensity) -> Tables:
+    params = density.params
+    xp = namespace(params.centre)
+    A, c, psi = params.loadings.T, params.centre, params.noise_variance  # (q, D), (D,), (D,)
+    C, xi = density.roots, params.latent_means
+    q = xi.shape[1]
+    pairs = packed.pairs(q)
+    scaled = A / psi
+    constant = -0.5 * (math.log(2 * math.pi) + xp.log(psi) + c**2 / psi)
+    precisions = [scaled[i, :] * A[j, :] for i, j in pairs]
+
+    # a packed symmetric W stands for W_ij in two places, but on the diagonal
+    def linear(left: Array, right: Array) -> Array:
+        """(K, P): left' W right for vectors (K, q)."""
+        both = [left[:, i] * right[:, j] + (left[:, j] * right[:, i] if i != j else 0.0) for i, j in pairs]
+        return xp.stack(both, axis=1)
+
+    columns = [C[:, :, i] for i in range(q)]
+    of_W = [linear(column, xi) for column in columns]
+    of_W += [0.5 * linear(xi, xi)]
+    of_W += [linear(columns[i], columns[j]) for i, j in pairs]
+
+    to_z = [[xi[:, i], *(C[:, i, a] for a in range(q))] for i in range(q)]
+    to_zz = []
+    for i, j in pairs:  # (xi + C s)(xi + C s)' in packed entries of s s'
+        from_s = [xi[:, i] * C[:, j, a] + xi[:, j] * C[:, i, a] for a in range(q)]
+        from_ss = [C[:, i, a] * C[:, j, b] + (C[:, i, b] * C[:, j, a] if a != b else 0.0) for a, b in pairs]
+        to_zz.append([xi[:, i] * xi[:, j], *from_s, *from_ss])
+    return Tables(
+        of_rows=xp.concat([scaled, (c / psi)[None, :]]),
+        of_masks=xp.concat([scaled * c, constant[None, :], xp.stack(precisions)]),
+        of_u=xp.concat([*columns, xi]),
+        of_W=xp.concat(of_W),
+        to_zz=xp.stack([xp.concat(row) for row in to_zz]),
+        to_z=xp.stack([xp.concat(row) for row in to_z]),
+    )
+
+
+def evaluate(density: CommonDensity, block: Block) -> tuple[Array, Holed]:
+    """ln pi_k p(x_o | k) (K, n), and what `sums` needs."""
+    xp = namespace(block.X)
+    n, (K, q) = len(block), density.params.latent_means.shape
+    by_row = density.tables.of_rows @ block.X.T
+    by_mask = density.tables.of_masks @ xp.astype(block.observed, xp.float64).T
+    u, W = by_row[:q, :] - by_mask[:q, :], by_mask[q + 1 :, :]
+    common = by_row[q, :] + by_mask[q, :] - (block.X * block.X) @ density.half_precision
+    by_u = xp.reshape(density.tables.of_u @ u, (q + 1, K, n))
+    by_W = xp.reshape(density.tables.of_W @ W, (-1, K, n))
+    b = by_u - by_W[: q + 1, ...]
+    B = by_W[q + 1 :, ...]
+    for p, (i, j) in enumerate(packed.pairs(q)):
+        if i == j:
+            B[p, ...] += 1.0
+    columns = packed.cholesky(B, q)
+    y = packed.forward(columns, b[:q, ...])
+    log_prob = common + b[q, ...] + 0.5 * (xp.sum(y * y, axis=0) - packed.log_determinant(columns))
+    return log_prob + density.log_weights[:, None], Holed(columns, y)
+
+
+def sums(density: CommonDensity, block: Block, holed: Holed, resp: Responsibilities) -> HoledSums:
+    xp = namespace(block.X)
+    q, K, n = holed.y.shape
+    s = packed.backward(holed.columns, holed.y)
+    ss = packed.inverse(holed.columns)
+    ss += xp.stack([s[i, ...] * s[j, ...] for i, j in packed.pairs(q)])
+    weighted = xp.concat([xp.ones_like(s[:1, ...]), s, ss]) * resp.full()
+    weighted = xp.reshape(weighted, (-1, n))  # ((1 + q + P) K, n)
+    z = density.tables.to_z @ weighted[: (1 + q) * K, :]
+    zz = density.tables.to_zz @ weighted
+    rows = xp.concat([resp.by_row[None, :], z, zz])
+    assert block.observed is not None
+    return HoledSums(
+        totals=xp.reshape(xp.sum(weighted, axis=1), (-1, K)),
+        of_rows=rows[: 1 + q, :] @ block.X,
+        of_holes=rows @ xp.astype(~block.observed, xp.float64),
+        of_squares=resp.by_row @ (block.X * block.X),
+    )
+
+
+def statistics(density: CommonDensity, sums: HoledSums) -> dict[str, Array]:
+    """The fields of CommonStats, with what is expected in holes in place of x; once per sweep."""
+    params, C = density.params, density.roots
+    xp = namespace(params.centre)
+    xi, A, c, psi = params.latent_means, params.loadings.T, params.centre, params.noise_variance
+    q = xi.shape[1]
+    n, s = sums.totals[0, :], (C @ sums.totals[1 : 1 + q, :].T[..., None])[..., 0]  # (K,), (K, q)
+    cross = xi[:, :, None] * s[:, None, :]
+    ss = C @ packed.unpacked(sums.totals[1 + q :, :], q) @ transpose(C)
+    outer = xi[:, :, None] * xi[:, None, :]
+    in_holes, z = sums.of_holes[0, :], sums.of_holes[1 : 1 + q, :]
+    zz = packed.unpacked(sums.of_holes[1 + q :, :], q)  # (D, q, q)
+    zza = (zz @ A.T[..., None])[..., 0].T  # (q, D)
+    az = xp.sum(A * z, axis=0)
+    return {
+        "weight": n,
+        "sum_z": n[:, None] * xi + s,
+        "sum_zz": n[:, None, None] * outer + cross + transpose(cross) + ss,
+        "sum_x": sums.of_rows[0, :] + in_holes * c + az,
+        "sum_zx": sums.of_rows[1:, :] + z * c + zza,
+        "sum_square": sums.of_squares + in_holes * (psi + c**2) + 2.0 * c * az + xp.sum(A * zza, axis=0),
+    }
+
+
+def factor_means(density: CommonDensity, holed: Holed) -> Array:
+    """E[z | x_o, k] from the anchor (K, q, n)."""
+    s = namespace(holed.y).permute_dims(packed.backward(holed.columns, holed.y), (1, 0, 2))
+    return density.params.latent_means[..., None] + density.roots @ s
+
+
+def factor_covariances(density: CommonDensity, holed: Holed) -> Array:
+    """Covariances of z given x_o and k (n, K, q, q)."""
+    covariances = packed.unpacked(packed.inverse(holed.columns), len(holed.columns))  # (K, n, q, q)
+    covariances = namespace(covariances).permute_dims(covariances, (1, 0, 2, 3))
+    return density.roots @ covariances @ transpose(density.roots)
+
+
+def draw(density: CommonDensity, holed: Holed, labels: Array, rng: np.random.Generator) -> Floats:
+    """(n, D) rows drawn given the observed entries and components: the drawn values matter in holes only."""
+    params, own = density.params, np.arange(len(labels))
+    columns = [to_numpy(column)[:, labels, own] for column in holed.columns]
+    y = to_numpy(holed.y)[:, labels, own]
+    s = packed.backward(columns, y + rng.standard_normal(y.shape))
+    z = to_numpy(params.latent_means)[labels] + np.einsum("nij,jn->ni", to_numpy(density.roots)[labels], s)
+    c, A, psi = (to_numpy(a) for a in (params.centre, params.loadings, params.noise_variance))
+    rows: Floats = c + z @ A.T + np.sqrt(psi) * rng.standard_normal((len(labels), len(c)))
+    return rows
