@@ -43,7 +43,7 @@ from latently.distributions.gaussian import SMALLEST_VARIANCE, FullStats
 from latently.distributions.responsibilities import Responsibilities
 
 _SMALLEST_SPREAD = 1e-14  # of factors, whose variance is about one
-_UNUSED = 1e-10  # of the longest loading: factors of shorter ones are not used
+_UNUSED = 1e-7  # of the longest loading: factors of shorter ones are not used
 _TRACE = 1e-13  # of the variance of a factor
 _FAR = 1e6  # deviations from the origin beyond which only the direction to it counts
 
@@ -263,7 +263,9 @@ class CommonLoadings:
         square = stats.sum_square / total - 2.0 * x_mean * c + c**2
         square = square - xp.sum(A * (xz - c[:, None] * z_mean + residual_z), axis=1)
 
-        R = xp.linalg.cholesky(symmetric(zz - z_mean[:, None] * z_mean) + _SMALLEST_SPREAD * eye(zz.shape[0], zz))
+        R = xp.linalg.cholesky(
+            symmetric(zz - z_mean[:, None] * z_mean) + _SMALLEST_SPREAD * eye(zz.shape[0], zz)
+        )
         inverse_R = xp.linalg.inv(R)
         far = inverse_R @ (params.anchor + z_mean)
         slope = (residual_z - residual[:, None] * z_mean) @ inverse_R.T
@@ -406,7 +408,8 @@ class CommonLoadings:
         A, U = A * signs, U * signs[:, None]
         omega = symmetric(U @ params.latent_covariances @ U.T)
         variances = diagonals(omega)
-        trace = _TRACE * xp.maximum(variances, _TRACE * xp.max(variances, axis=1, keepdims=True))
+        largest = xp.max(variances, axis=1, keepdims=True) + xp.min(params.noise_variance)
+        trace = _TRACE * xp.maximum(variances, _TRACE * largest)
         trace = eye(U.shape[0], U) * trace[:, None, :]
         if not is_positive_definite(omega - trace):
             omega = omega + trace
@@ -554,14 +557,17 @@ class FactorsOnly:
         """Means and covariances of factors from those of projected rows; an empty component stays so."""
         xp = namespace(stats.weight)
         T = xp.linalg.qr(params.loadings / xp.sqrt(params.noise_variance)[:, None])[1]
-        back = xp.linalg.pinv(T, rtol=_UNUSED)
+        axes, lengths, turned = xp.linalg.svd(T)  # directions of p that factors reach, and how far
+        used = lengths > _UNUSED * xp.max(lengths)
+        back = turned.T * xp.where(used, 1.0 / xp.where(used, lengths, 1.0), 0.0)
         filled = stats.weight > 0
         n = xp.where(filled, stats.weight, 1.0)[:, None]
         means = stats.sum_x / n
         spread = stats.sum_xx / n[..., None] - means[:, :, None] * means[:, None, :]
-        signal = clamp_spectrum(spread, xp.ones_like(T[0, :])) - eye(T.shape[0], T)
-        omega = back @ signal @ back.T
-        latent_means = xp.where(filled[:, None], means @ back.T, params.latent_means)
+        one = eye(T.shape[0], T)
+        spread = xp.where(used[:, None] & used, axes.T @ spread @ axes, one)
+        omega = back @ (clamp_spectrum(spread, xp.ones_like(lengths)) - one) @ back.T
+        latent_means = xp.where(filled[:, None], means @ axes @ back.T, params.latent_means)
         omega = xp.where(filled[:, None, None], omega, params.latent_covariances)
         return replace(params, latent_means=latent_means, latent_covariances=_spread_out(omega))
 

@@ -135,6 +135,10 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         """The kernel's parameters as fitted arrays, by name."""
         raise NotImplementedError
 
+    def _in_dimensions(self):
+        """The number of principal dimensions in which some starts look for clusters, if any."""
+        return None
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -473,9 +477,17 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             return problem.on_device(start), False
         means = (given["means"] - here.frame.shift) / here.frame.scale if "means" in given else None
         sample = here.sample()
-        n_init = _starts.number_of_starts(self.n_init, len(sample), D, K)
+        n_init = _starts.number_of_starts(self.n_init, len(sample), D, K, self._in_dimensions())
         starts = _starts.starting_values(
-            here.kernel, K, self.init, n_init, self.random_state, sample, here.frame, means
+            here.kernel,
+            K,
+            self.init,
+            n_init,
+            self.random_state,
+            sample,
+            here.frame,
+            means,
+            self._in_dimensions(),
         )
 
         def with_given(start):

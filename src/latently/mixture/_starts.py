@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from latently.backend.linalg import leading_eigenpairs
 from latently.backend.placement import one_blas_thread
 
 INITS = ("kmeans", "k-means++", "random")
@@ -26,20 +27,24 @@ def rows_for_start(n_components):
     return max(10_000, 50 * n_components)
 
 
-def number_of_starts(n_init, n_rows, n_features, n_components):
-    """`n_init`, or more where they cost next to nothing."""
+def number_of_starts(n_init, n_rows, n_features, n_components, in_dimensions=None):
+    """`n_init`, or more where they cost next to nothing; twice as many if they are of twice as many kinds."""
     if n_init != "auto":
         return n_init
+    most = _MOST_STARTS if in_dimensions is None else 2 * _MOST_STARTS
     cheap = _CHEAP // (n_rows * n_features * n_components)
-    return int(min(_MOST_STARTS, max(_FEWEST_STARTS, cheap)))
+    return int(min(most, max(_FEWEST_STARTS, cheap)))
 
 
-def starting_values(kernel, n_components, init, n_init, random_state, block, frame, means=None):
+def starting_values(
+    kernel, n_components, init, n_init, random_state, block, frame, means=None, in_dimensions=None
+):
     """Yields `n_init` starts, in turn by k-means in the user's units and on standardised features.
 
     Units carry meaning in some tables and pictures and are arbitrary in others; the short runs that follow
-    tell which. From the third on features count in random proportion. Given `means`, or one component, leave
-    nothing to chance: there is one start. Rows go only into parts that their labels allow.
+    tell which. From the third on features count in random proportion. With `in_dimensions`, every fourth start
+    is made in that many principal dimensions and every fourth is a partition by chance. Given `means`, or one
+    component, leave nothing to chance: there is one start. Rows go only into parts that their labels allow.
     """
     X, weight, observed, allowed = block.X, block.weight, block.observed, block.allowed
 
@@ -58,9 +63,15 @@ def starting_values(kernel, n_components, init, n_init, random_state, block, fra
     for i in range(n_init):
         standardised = i % 2 == 1
         units = np.ones_like(frame.scale) if standardised else frame.scale / frame.scale.max()
+        rows, seen, by = X, observed, init
+        if in_dimensions is not None and i % 4 == 2:
+            rows, seen = principal_scores(X, weight, in_dimensions), None
+            units = np.ones(rows.shape[1])
+        elif in_dimensions is not None and i % 4 == 3:
+            by = "random"
         if i >= 2:  # the same partition again would be a start wasted
             units = units * np.sqrt(rng.standard_exponential(len(units)))
-        labels = partition(X * units, weight, n_components, init, rng.randint(2**31 - 1), observed)
+        labels = partition(rows * units, weight, n_components, by, rng.randint(2**31 - 1), seen)
         if allowed is not None:
             labels = _as_allowed(X, weight, labels, n_components, observed, allowed)
         yield start(labels)
@@ -90,6 +101,16 @@ def partition(X, weight, n_components, init, seed, observed):
             labels = nearest(X, centres, observed)
             X = filled(X, observed, part_means(X, weight, labels, n_components, observed)[labels])
     return labels
+
+
+def principal_scores(X, weight, n_dimensions):
+    """(n, r) the rows in their leading principal dimensions, each of unit variance; r <= n_dimensions."""
+    scaled = (X - weight @ X / weight.sum()) * np.sqrt(weight)[:, None]
+    values, vectors = leading_eigenpairs(scaled, n_dimensions)
+    used = values > 1e-12 * max(values[0], np.finfo(float).tiny)
+    used[0] = True
+    deviations = np.sqrt(np.maximum(values[used] / weight.sum(), np.finfo(float).tiny))
+    return X @ vectors[:, used] / deviations
 
 
 def nearest(X, centres, observed=None, allowed=None):

@@ -169,6 +169,9 @@ class MCFA(FactorModel):
     def _family_in(self, frame, floor):
         return replace(self._family(floor), origin=-frame.shift / frame.scale)
 
+    def _in_dimensions(self):
+        return self.n_factors
+
     def _shapes(self, D):
         K, q = self.n_components, self.n_factors
         return {
@@ -205,11 +208,12 @@ class MCFA(FactorModel):
     def _completed(self, ours, given):
         if "loadings" in given:  # our factors in the basis of theirs
             basis = np.linalg.lstsq(given["loadings"], ours["loadings"], rcond=None)[0]
-            trace = 1e-6 * np.trace(ours["latent_covariances"], axis1=1, axis2=2).mean() * np.eye(len(basis))
+            omega = basis @ ours["latent_covariances"] @ basis.T
+            trace = 1e-6 * (np.trace(omega, axis1=1, axis2=2).mean() or 1.0)
             ours = {
                 **ours,
                 "latent_means": ours["latent_means"] @ basis.T,
-                "latent_covariances": basis @ (ours["latent_covariances"] + trace) @ basis.T,
+                "latent_covariances": omega + trace * np.eye(len(basis)),
             }
         return {**ours, **given}
 
