@@ -1,15 +1,19 @@
 """The models that the contract is held against, each in all its variants.
 
 Parameters travel as plain dicts in the oracle's shapes (`weights`, `means` and either `covs` or
-`loadings` and `noise`), whatever an estimator ties or leaves out.
+`loadings` and `noise`), whatever an estimator ties or leaves out. With common loadings they are `weights`,
+`loadings` (D, q), `latent_means`, `latent_covs` and `noise` (D,).
 """
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+from tests.oracles import mcfa
 from tests.oracles import mixtures as oracle
+
+PER_COMPONENT = {"weights", "latent_means", "latent_covs"}  # of parameters with common loadings
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Model:
     shared: bool = False
     one_component: bool = False
     no_factors: bool = False  # q is always zero
+    common_loadings: bool = False  # one map from factors to features, and a mean only through it
 
     def __str__(self):
         return self.name
@@ -36,15 +41,30 @@ class Model:
     def noise_type(self):
         return "isotropic" if self.isotropic else "diagonal"
 
+    @property
+    def translation_invariant(self):
+        """Whether rows moved by a constant are rows of the same model with other means."""
+        return not self.common_loadings
+
     def sizes(self, K, q):
         """The K and q that this model can have, nearest to those asked for."""
-        return 1 if self.one_component else K, 0 if self.no_factors else q
+        fewest, most = (1 if self.common_loadings else 0), (0 if self.no_factors else q)
+        return 1 if self.one_component else K, max(fewest, most)
 
     # -- parameters -----------------------------------------------------------------------------
 
     def example(self, rng, D, K, q, spread=2.0):
         """Random parameters."""
         K, q = self.sizes(K, q)
+        if self.common_loadings:
+            roots = rng.normal(size=(K, q, q))
+            return {
+                "weights": rng.dirichlet(np.full(K, 5.0)),
+                "loadings": rng.normal(size=(D, q)),
+                "latent_means": rng.normal(scale=spread, size=(K, q)),
+                "latent_covs": np.array([R @ R.T + 0.5 * np.eye(q) for R in roots]),
+                "noise": rng.uniform(0.3, 2.0, size=D),
+            }
         theta = {"weights": rng.dirichlet(np.full(K, 5.0)), "means": rng.normal(scale=spread, size=(K, D))}
         if self.is_gaussian:
             roots = rng.normal(size=(K, D, D))
@@ -59,10 +79,47 @@ class Model:
         """The same with all covariances multiplied by `factor`."""
         if self.is_gaussian:
             return {**theta, "covs": factor * theta["covs"]}
+        if self.common_loadings:
+            latent_covs, noise = factor * theta["latent_covs"], factor * theta["noise"]
+            return {**theta, "latent_covs": latent_covs, "noise": noise}
         return {**theta, "loadings": np.sqrt(factor) * theta["loadings"], "noise": factor * theta["noise"]}
+
+    def centred(self, theta, means):
+        """The same with these means (K, D), or the nearest to them that the loadings can make."""
+        if self.common_loadings:
+            return {**theta, "latent_means": means @ np.linalg.pinv(theta["loadings"]).T}
+        return {**theta, "means": means}
+
+    def scaled(self, theta, unit):
+        """The parameters of rows in other units: x * unit, unit (D,) or a number."""
+        unit = unit * np.ones(self.shape(theta)[1])
+        if self.common_loadings:
+            return {**theta, "loadings": unit[:, None] * theta["loadings"], "noise": unit**2 * theta["noise"]}
+        moved = {**theta, "means": unit * theta["means"]}
+        if self.is_gaussian:
+            return {**moved, "covs": theta["covs"] * unit[:, None] * unit}
+        return {**moved, "loadings": unit[:, None] * theta["loadings"], "noise": unit**2 * theta["noise"]}
+
+    def picked(self, theta, components):
+        """The same with these components alone, in this order."""
+        own = PER_COMPONENT if self.common_loadings else set(theta)
+        return {name: array[components] if name in own else array for name, array in theta.items()}
+
+    def normal_form(self, theta):
+        """The same as `fit` leaves it: of common loadings, with orthonormal columns."""
+        if not self.common_loadings:
+            return theta
+        return dict(zip(theta, mcfa.normal_form(*theta.values()), strict=True))
+
+    def shape(self, theta):
+        """K, D, q."""
+        K, D = self.dense(theta)[1].shape
+        return K, D, 0 if self.is_gaussian else theta["loadings"].shape[-1]
 
     def dense(self, theta):
         """(weights, means, covs): what the oracle's densities take."""
+        if self.common_loadings:
+            return mcfa.dense(*theta.values())
         covs = theta["covs"] if self.is_gaussian else oracle.covariances(theta["loadings"], theta["noise"])
         return theta["weights"], theta["means"], covs
 
@@ -74,12 +131,36 @@ class Model:
             if floor is not None:
                 covs = np.array([_floored(cov, floor, kind) for cov in covs])
             return {"weights": weights, "means": means, "covs": covs}
+        if self.common_loadings:
+            *others, noise = mcfa.step(X, *theta.values(), sample_weight)
+            noise = noise if floor is None else oracle.floor_diagonal(noise, floor)
+            return dict(zip(theta, (*others, noise), strict=True))
         weights, means, loadings, noise = oracle.mfa_step(
             X, *theta.values(), self.noise_type, self.shared, sample_weight=sample_weight
         )
         if floor is not None:
             noise = np.array([oracle.floor_diagonal(psi, floor) for psi in noise])
         return {"weights": weights, "means": means, "loadings": loadings, "noise": noise}
+
+    def factor_posterior(self, X, theta):
+        """The oracle's E[z | x, k] and Cov[z | x, k]."""
+        of = mcfa if self.common_loadings else oracle
+        return of.factor_posterior(X, *list(theta.values())[1:])
+
+    def transform(self, X, theta):
+        """The oracle's E[z | x]."""
+        return (mcfa if self.common_loadings else oracle).transform(X, *theta.values())
+
+    def reconstruct(self, X, theta):
+        """The oracle's rows without their noise."""
+        return (mcfa if self.common_loadings else oracle).reconstruct(X, *theta.values())
+
+    def rows_of_factors(self, Z, theta):
+        """(N, K, D) what factors mean in each component."""
+        if self.common_loadings:
+            return np.array([[theta["loadings"] @ z] * len(theta["weights"]) for z in Z])
+        own = list(zip(theta["means"], theta["loadings"], strict=True))
+        return np.array([[mu + L @ z for mu, L in own] for z in Z])
 
     def floor(self, X, noise_floor, sample_weight=None):
         """(D,) smallest variances: a fraction of the data's, or of their mean if isotropic."""
@@ -89,10 +170,14 @@ class Model:
 
     def n_parameters(self, D, K, q):
         K, q = self.sizes(K, q)
+        if self.common_loadings:
+            return mcfa.n_parameters(D, K, q)
         return oracle.n_parameters(self.kind, D, K, q, self.shared)
 
     def jacobian_rank(self, D, K, q):
         K, q = self.sizes(K, q)
+        if self.common_loadings:
+            return mcfa.jacobian_rank(D, K, q)
         return oracle.jacobian_rank(self.kind, D, K, q, self.shared)
 
     # -- estimators -----------------------------------------------------------------------------
@@ -109,8 +194,8 @@ class Model:
     def started(self, theta, **settings):
         """An estimator before `fit`, with all starting values given; by plain EM if not told otherwise."""
         settings = {"accelerate": None, **settings}
-        q = 0 if self.is_gaussian else theta["loadings"].shape[2]
-        return self.unfitted(len(theta["weights"]), q, **self.starts(theta), **settings)
+        K, _, q = self.shape(theta)
+        return self.unfitted(K, q, **self.starts(theta), **settings)
 
     def known(self, theta):
         """A fitted estimator that has these parameters."""
@@ -127,6 +212,14 @@ class Model:
                 "loadings": theta["loadings"][0],
                 "noise_variance": theta["noise"][0],
             }
+        if self.common_loadings:
+            return {
+                "weights": theta["weights"],
+                "loadings": theta["loadings"],
+                "latent_means": theta["latent_means"],
+                "latent_covariances": theta["latent_covs"],
+                "noise_variance": theta["noise"],
+            }
         return {
             "weights": theta["weights"],
             "means": theta["means"],
@@ -142,6 +235,8 @@ class Model:
             "mean": "means_init",
             "covariances": "covariances_init",
             "loadings": "loadings_init",
+            "latent_means": "latent_means_init",
+            "latent_covariances": "latent_covariances_init",
             "noise_variance": "noise_init",
         }
         return {names[name]: value for name, value in self.attributes(theta).items()}
@@ -156,6 +251,14 @@ class Model:
             arrays = (estimator.mean_, estimator.loadings_, estimator.noise_variance_)
             means, loadings, noise = (array[None] for array in arrays)
             return {"weights": np.ones(1), "means": means, "loadings": loadings, "noise": noise}
+        if self.common_loadings:
+            return {
+                "weights": estimator.weights_,
+                "loadings": estimator.loadings_,
+                "latent_means": estimator.latent_means_,
+                "latent_covs": estimator.latent_covariances_,
+                "noise": estimator.noise_variance_,
+            }
         return {
             "weights": estimator.weights_,
             "means": estimator.means_,
@@ -228,7 +331,9 @@ MIXED += [
     _mppca(True, True),
 ]
 
-FACTOR = [FA, PRINCIPAL, *MIXED]
+COMMON = Model("MCFA", MCFA, "mcfa", shared=True, common_loadings=True)
+
+FACTOR = [FA, PRINCIPAL, *MIXED, COMMON]
 ALL = [*GAUSSIAN, *FACTOR]
 BY_EM = [model for model in ALL if model is not PRINCIPAL]
 BY_NAME = {model.name: model for model in ALL}

@@ -22,7 +22,7 @@ from latently.backend import placement
 from latently.core import source
 from latently.core.io import ModelFileError
 from latently.distributions.mixture import Mixture
-from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, _starts
+from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, _starts
 from tests.contracts.models import rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +50,10 @@ def mfa(**more):
     return MFA(2, 2, **SETTINGS | more)
 
 
+def mcfa(**more):
+    return MCFA(2, 2, **SETTINGS | more)
+
+
 def gaussian(**more):
     return GaussianMixture(2, **SETTINGS | more)
 
@@ -67,6 +71,9 @@ CASES = {
     "MFA-file": (mfa, {}, "everything", True),
     "MFA-mini-batches": (mfa, {"mini_batch": 40}, "rows", False),
     "MFA-mini-batches-file": (mfa, {"mini_batch": 40}, "everything", True),
+    "MCFA": (mcfa, {}, "everything", False),
+    "MCFA-squarem": (mcfa, {"accelerate": "squarem"}, "rows", False),
+    "MCFA-mini-batches": (mcfa, {"mini_batch": 40}, "rows", False),
     "GMM": (gaussian, {}, "rows", False),
     "GMM-squarem": (gaussian, {"accelerate": "squarem"}, "everything", False),
     "GMM-tied": (gaussian, {"covariance_type": "tied"}, "rows", False),

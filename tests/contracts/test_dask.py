@@ -20,7 +20,7 @@ dd = pytest.importorskip("dask.dataframe")
 from latently.core import sweep_dask  # noqa: E402 (only where Dask is installed)
 from latently.core.sweep_dask import DaskData  # noqa: E402 (only where Dask is installed)
 from latently.core.tree import add  # noqa: E402 (only where Dask is installed)
-from latently.mixture import MFA, PPCA, FactorAnalysis, GaussianMixture  # noqa: E402 (only where Dask is installed)
+from latently.mixture import MCFA, MFA, PPCA, FactorAnalysis, GaussianMixture  # noqa: E402 (as above)
 from tests.contracts.models import rows  # noqa: E402 (only where Dask is installed)
 
 # a few iterations will do
@@ -34,7 +34,13 @@ CHUNKINGS = {
     "one": (N, D),
     "many": (20, D),  # more than are added in one task
 }
-MODELS = {"gmm": GaussianMixture(3), "mfa": MFA(3, 2), "fa": FactorAnalysis(2), "ppca": PPCA(2)}
+MODELS = {
+    "gmm": GaussianMixture(3),
+    "mfa": MFA(3, 2),
+    "mcfa": MCFA(3, 2),
+    "fa": FactorAnalysis(2),
+    "ppca": PPCA(2),
+}
 with_and_without_client = pytest.mark.parametrize("client", ["cluster", "here"], indirect=True)
 
 
@@ -124,7 +130,7 @@ def test_partitions_make_no_difference(client, chunks):
 
 
 @with_and_without_client
-@pytest.mark.parametrize("name", ["gmm", "mfa"])
+@pytest.mark.parametrize("name", ["gmm", "mfa", "mcfa"])
 def test_weights_and_labels(client, name):
     rng = np.random.default_rng(1)
     X, weight, y = values(holes=True), rng.uniform(0, 2, size=N), rng.integers(-1, 3, size=N)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from latently.core import source
-from latently.mixture import MFA, PPCA, FactorAnalysis, GaussianMixture, _starts
+from latently.mixture import MCFA, MFA, PPCA, FactorAnalysis, GaussianMixture, _starts
 from tests.contracts.models import rows
 
 N, D = 600, 5
@@ -140,6 +140,7 @@ MODELS = {
     "GMM-full": lambda **more: GaussianMixture(2, **SETTINGS | more),
     "GMM-diag": lambda **more: GaussianMixture(2, covariance_type="diag", **SETTINGS | more),
     "MFA": lambda **more: MFA(2, 2, **SETTINGS | more),
+    "MCFA": lambda **more: MCFA(2, 2, **SETTINGS | more),
     "FactorAnalysis": lambda **more: FactorAnalysis(2, **SETTINGS | more),
     "PPCA": lambda **more: PPCA(2, **SETTINGS | more),
 }
@@ -150,7 +151,7 @@ every_model = pytest.mark.parametrize(
 
 
 def labels_for(name, data):
-    return data.y if name in ("GMM-full", "GMM-diag", "MFA") else None
+    return data.y if name in ("GMM-full", "GMM-diag", "MFA", "MCFA") else None
 
 
 @cache
@@ -215,7 +216,7 @@ def test_weights_and_labels_and_holes_matter():
     assert abs(unlabelled.history_[-1] - fitted_in_memory("MFA", "everything").history_[-1]) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["GMM-full", "MFA", "FactorAnalysis"])
+@pytest.mark.parametrize("name", ["GMM-full", "MFA", "MCFA", "FactorAnalysis"])
 @pytest.mark.parametrize(
     "more",
     [{"batch_size": 40}, {"accelerate": "squarem", "n_init": 3}, {"tol": 1e-4, "max_iter": 500}],

@@ -4,17 +4,18 @@ Of a row and its component, factors and features are jointly Gaussian,
 
     (z, x) | k ~ N((0, mu_k), [[I, L_k'], [L_k, Sigma_k]])
 
+(with common loadings as in `mcfa`, N((xi_k, A xi_k), [[Omega_k, Omega_k A'], [A Omega_k, Sigma_k]])),
 and whatever is not observed is conditioned on what is: `conditioned` does that for one row and one component,
 and the rest is built on it. An EM step has the component, the factors and the missing entries as latent
 variables: expected sufficient statistics of the complete data, then the M-step of the complete data.
 
-N rows, D features, K components, q factors; arrays as in `mixtures`. NaN in X is what is missing;
+N rows, D features, K components, q factors; arrays as in `mixtures` and `mcfa`. NaN in X is what is missing;
 allowed (N, K) says which components a row may come from, None all of them. Sections are those of the errata.
 """
 
 import numpy as np
 
-from . import mixtures
+from . import mcfa, mixtures
 from .mixtures import covariances
 
 # ------------------------------------------------------------------------------- rows and labels
@@ -105,6 +106,14 @@ def factors_and_features(x, mean, loadings, noise):
     return conditioned(row, np.concatenate([np.zeros(q), mean]), joint)
 
 
+def common_factors_and_features(x, loadings, latent_mean, latent_cov, noise):
+    """Mean (q + D,) and covariance of (z, x) as above, of common loadings. Section 6."""
+    C_zx = latent_cov @ loadings.T
+    joint = np.block([[latent_cov, C_zx], [C_zx.T, loadings @ C_zx + np.diag(noise)]])
+    row = np.concatenate([np.full(len(latent_mean), np.nan), x])
+    return conditioned(row, np.concatenate([latent_mean, loadings @ latent_mean]), joint)
+
+
 def factor_posterior(X, means, loadings, noise):
     """E[z | x_n,o, k] (N, K, q) and Cov[z | x_n,o, k] (N, K, q, q)."""
     K, _, q = loadings.shape
@@ -132,6 +141,24 @@ def reconstruct(X, weights, means, loadings, noise):
         for k in range(len(weights)):
             out[n] += r[n, k] * (means[k] + loadings[k] @ m[n, k])
     return out
+
+
+def mcfa_factor_posterior(X, loadings, latent_means, latent_covs, noise):
+    """As `factor_posterior`, of common loadings."""
+    K, q = latent_means.shape
+    z_means, z_covs = np.empty((len(X), K, q)), np.empty((len(X), K, q, q))
+    for n, x in enumerate(X):
+        for k in range(K):
+            m, V = common_factors_and_features(x, loadings, latent_means[k], latent_covs[k], noise)
+            z_means[n, k], z_covs[n, k] = m[:q], V[:q, :q]
+    return z_means, z_covs
+
+
+def mcfa_transform(X, weights, *rest):
+    """E[z | x_n,o] = sum_k r_nk m_nk, (N, q). Section 6."""
+    r = responsibilities(X, *mcfa.dense(weights, *rest))
+    m, _ = mcfa_factor_posterior(X, *rest)
+    return np.array([sum(r[n, k] * m[n, k] for k in range(len(weights))) for n in range(len(X))])
 
 
 # ------------------------------------------------------------------------------------- EM steps
@@ -203,7 +230,51 @@ def mfa_step(
     return r.sum(axis=0) / r.sum(), new_means, new_loadings, new_noise
 
 
+def mcfa_step(X, weights, loadings, latent_means, latent_covs, noise, sample_weight=None, allowed=None):
+    """One EM step, latent k, z and x_m: the five parameters of `mcfa`. Section 6.
+
+    G_k = sum_n r_nk E[u u'] with u = (z, 1, x): its block of (z, 1) gives xi_k and Omega_k. In the sum of
+    all G_k the regression of x on z alone gives A, and with T = [-A, I] the diagonal of T G T' is the sum of
+    squared residuals.
+    """
+    (D, q), K = loadings.shape, len(weights)
+    r = responsibilities(X, *mcfa.dense(weights, loadings, latent_means, latent_covs, noise), allowed)
+    r = r * _row_weights(X, sample_weight)[:, None]
+    new_xi, new_Omega, sum_G = np.empty((K, q)), np.empty((K, q, q)), np.zeros((q + D, q + D))
+    for k in range(K):
+        G = np.zeros((q + 1 + D, q + 1 + D))
+        for n, x in enumerate(X):
+            m, V = common_factors_and_features(x, loadings, latent_means[k], latent_covs[k], noise)
+            u = np.insert(m, q, 1.0)
+            cov = np.insert(np.insert(V, q, 0.0, axis=0), q, 0.0, axis=1)  # one has no variance
+            G += r[n, k] * (np.outer(u, u) + cov)
+        new_xi[k] = G[:q, q] / G[q, q]
+        new_Omega[k] = mcfa.symmetric(G[:q, :q] / G[q, q] - np.outer(new_xi[k], new_xi[k]))
+        sum_G += np.delete(np.delete(G, q, axis=0), q, axis=1)
+    A = sum_G[q:, :q] @ np.linalg.inv(sum_G[:q, :q])
+    T = np.hstack([-A, np.eye(D)])
+    return r.sum(axis=0) / r.sum(), A, new_xi, new_Omega, np.diag(T @ sum_G @ T.T) / r.sum()
+
+
 # -------------------------------------------------- the same for a Model of the contract's table
+
+
+def factor_posterior_of(model, X, theta):
+    """`factor_posterior` of parameters of the model."""
+    of = mcfa_factor_posterior if model.common_loadings else factor_posterior
+    return of(X, *list(theta.values())[1:])
+
+
+def transform_of(model, X, theta):
+    """`transform` of parameters of the model."""
+    return (mcfa_transform if model.common_loadings else transform)(X, *theta.values())
+
+
+def reconstruct_of(model, X, theta):
+    """`reconstruct` of parameters of the model; of common loadings E[A z | x_n,o]."""
+    if model.common_loadings:
+        return np.array([theta["loadings"] @ z for z in transform_of(model, X, theta)])
+    return reconstruct(X, *theta.values())
 
 
 def step(model, X, theta, sample_weight=None, allowed=None, floor=None):
@@ -216,6 +287,10 @@ def step(model, X, theta, sample_weight=None, allowed=None, floor=None):
         elif floor is not None:  # a diagonal, for which the floor of a spherical one is in all entries
             covs = np.array([np.diag(np.maximum(np.diag(cov), floor)) for cov in covs])
         return {"weights": weights, "means": means, "covs": covs}
+    if model.common_loadings:
+        *others, noise = mcfa_step(X, *theta.values(), sample_weight, allowed)
+        noise = noise if floor is None else np.maximum(noise, floor)
+        return dict(zip(theta, (*others, noise), strict=True))
     weights, means, loadings, noise = mfa_step(
         X, *theta.values(), model.noise_type, model.shared, sample_weight, allowed
     )

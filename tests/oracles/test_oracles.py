@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
+from . import mcfa, missing
 from . import mixtures as oracle
 
 SEEDS = [0, 1]
@@ -54,6 +55,15 @@ def mfa_start(seed, noise_type="diagonal", shared_noise=False, D=4, K=2, q=2):
     if shared_noise:
         noise = np.repeat(noise[:1], K, axis=0)
     return weights, means, loadings, noise
+
+
+def mcfa_start(seed, D=4, K=2, q=2):
+    rng = np.random.default_rng(seed + 500)
+    weights = rng.dirichlet(np.full(K, 5.0))
+    roots = rng.normal(size=(K, q, q))
+    latent_covs = np.array([R @ R.T + np.eye(q) for R in roots])
+    latent_means, noise = rng.normal(scale=2.0, size=(K, q)), rng.uniform(0.3, 2.0, size=D)
+    return weights, rng.normal(size=(D, q)), latent_means, latent_covs, noise
 
 
 def density_arguments(params):
@@ -317,6 +327,7 @@ def all_steps():
 
 
 STEPS = list(all_steps())
+MCFA_STEP = pytest.param(mcfa_start, lambda X, p, w: mcfa.step(X, *p, w), lambda p: mcfa.dense(*p), id="mcfa")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -336,7 +347,7 @@ def test_no_step_lowers_the_likelihood(seed, start, step, arguments):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("start", "step", "arguments"), STEPS)
+@pytest.mark.parametrize(("start", "step", "arguments"), [*STEPS, MCFA_STEP])
 def test_weights_are_repeated_rows(seed, start, step, arguments):
     X, params = data(seed), start(seed)
     counts = np.random.default_rng(seed).integers(0, 4, size=len(X))
@@ -446,6 +457,198 @@ def test_ppca_is_a_fixed_point_of_both_steps(seed):
     for new in (once, jump):
         for a, b in zip(density_arguments(new), density_arguments(fixed), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+# ---------------------------------------------------------------------------------------- MCFA
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("q", [1, 2, 4])
+def test_mcfa_is_a_mixture_of_factor_analysers(seed, q):
+    """With z = xi_k + R_k u, R_k R_k' = Omega_k, u ~ N(0, I): another way to all densities and posteriors."""
+    X, params = data(seed), mcfa_start(seed, q=q)
+    _, loadings, latent_means, latent_covs, noise = params
+    twin = mcfa.as_mfa(*params)
+    for ours, theirs in zip(mcfa.dense(*params), density_arguments(twin), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+    m, V = mcfa.factor_posterior(X, *params[1:])
+    u_means, u_covs = oracle.factor_posterior(X, *twin[1:])
+    for k, R in enumerate(np.linalg.cholesky(latent_covs)):
+        np.testing.assert_allclose(m[:, k], latent_means[k] + u_means[:, k] @ R.T, atol=1e-9)
+        np.testing.assert_allclose(V[k], R @ u_covs[k] @ R.T, atol=1e-10)
+        B = np.linalg.inv(latent_covs[k]) + loadings.T @ np.diag(1 / noise) @ loadings  # section 0
+        np.testing.assert_allclose(V[k], np.linalg.inv(B), atol=1e-10)
+    np.testing.assert_allclose(mcfa.reconstruct(X, *params), oracle.reconstruct(X, *twin), atol=1e-9)
+    r = oracle.responsibilities(X, *mcfa.dense(*params))
+    np.testing.assert_allclose(mcfa.transform(X, *params), np.einsum("nk,nkq->nq", r, m), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mcfa_expectations_agree_with_importance_sampling(seed):
+    """Draws of (k, z) from the prior, weighted by p(x | z): no posterior formula at all."""
+    rng = np.random.default_rng(seed)
+    n_draws = 200_000
+    params = mcfa_start(seed, D=3, q=1)
+    weights, loadings, latent_means, latent_covs, noise = params
+    x = loadings @ latent_means[0] + 0.5
+    k = rng.choice(2, size=n_draws, p=weights)
+    z = latent_means[k] + np.sqrt(latent_covs[k, :, 0]) * rng.normal(size=(n_draws, 1))
+    w = np.exp(-0.5 * np.sum((x - z @ loadings.T) ** 2 / noise + np.log(2 * np.pi * noise), axis=1))
+    X = x[None]
+    density = np.exp(oracle.log_density(X, *mcfa.dense(*params)))[0]
+    assert abs(w.mean() - density) < 5 * w.std() / np.sqrt(n_draws)
+    for values, expected in ((z, mcfa.transform(X, *params)), (z @ loadings.T, mcfa.reconstruct(X, *params))):
+        estimate = np.average(values, axis=0, weights=w)
+        error = np.sqrt(np.sum((w[:, None] * (values - estimate)) ** 2, axis=0)) / w.sum()
+        assert (np.abs(estimate - expected[0]) < 5 * error).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("q", [1, 2, 4])
+def test_mcfa_log_likelihood_is_q_plus_entropy(seed, q):
+    X, w, old = data(seed), row_weights(seed), mcfa_start(seed, q=q)
+    bound = mcfa.q_function(X, old, old, w) + mcfa.entropy(X, old, w)
+    np.testing.assert_allclose(bound, oracle.log_likelihood(X, *mcfa.dense(*old), w), rtol=1e-11)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("D", "K", "q"), [(3, 2, 1), (3, 2, 2), (2, 2, 2), (3, 1, 1)])
+def test_mcfa_step_maximises_q(seed, D, K, q):
+    X, w, old = data(seed, N=20, D=D), row_weights(seed, N=20), mcfa_start(seed, D=D, K=K, q=q)
+    new = mcfa.step(X, *old, w)
+    sizes = [K, D * q, K * q, K * q * q, D]
+
+    def moved(theta):
+        """The step's result at theta = 0; all of the model's distributions around it."""
+        logits, turn, shift, stretch, scale = np.split(theta, np.cumsum(sizes)[:-1])
+        weights = new[0] * np.exp(logits) / np.sum(new[0] * np.exp(logits))
+        roots = np.linalg.cholesky(new[3]) + stretch.reshape(K, q, q)
+        latent_covs = roots @ np.swapaxes(roots, 1, 2)
+        latent_means = new[2] + shift.reshape(K, q)
+        return weights, new[1] + turn.reshape(D, q), latent_means, latent_covs, new[4] * np.exp(scale)
+
+    assert_maximum(lambda theta: mcfa.q_function(X, old, moved(theta), w), sum(sizes), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mcfa_step_is_more_than_the_conditional_maximisations(seed):
+    """The printed form: Omega exceeds ours by the outer product of the move of xi, psi is of the old A."""
+    X, w, old = data(seed), row_weights(seed), mcfa_start(seed)
+    new = mcfa.step(X, *old, w)
+    weights, A, xi, Omega, psi = old
+    r = oracle.responsibilities(X, *mcfa.dense(*old)) * w[:, None]
+    printed_Omega, printed_psi = np.empty(Omega.shape), np.zeros(len(psi))
+    for k in range(len(weights)):
+        Sigma = A @ Omega[k] @ A.T + np.diag(psi)
+        gamma = np.linalg.solve(Sigma, A @ Omega[k])
+        residual = X - xi[k] @ A.T
+        scatter = (residual * r[:, k, None]).T @ residual / r[:, k].sum()
+        printed_Omega[k] = gamma.T @ scatter @ gamma + (np.eye(len(xi[k])) - gamma.T @ A) @ Omega[k]
+        beta = np.diag(psi) @ np.linalg.inv(Sigma)
+        noise = np.diag(np.diag(psi) - beta @ np.diag(psi) + beta @ scatter @ beta.T)
+        printed_psi += r[:, k].sum() / r.sum() * noise
+        move = new[2][k] - xi[k]
+        np.testing.assert_allclose(printed_Omega[k] - np.outer(move, move), new[3][k], rtol=1e-9, atol=1e-10)
+    values = [
+        mcfa.q_function(X, old, candidate, w)
+        for candidate in (old, (*new[:3], printed_Omega, printed_psi), new)
+    ]
+    assert values[0] < values[1] < values[2] - 1e-3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("q", [1, 2, 4])
+def test_no_mcfa_step_lowers_the_likelihood(seed, q):
+    X, w = data(seed), row_weights(seed)
+    params = mcfa_start(seed, q=q)
+    history = []
+    for _ in range(50):
+        history.append(oracle.log_likelihood(X, *mcfa.dense(*params), w))
+        params = mcfa.step(X, *params, w)
+        if np.linalg.eigvalsh(mcfa.dense(*params)[2]).min() < 1e-6:
+            break  # a component shrinking on a few rows: the likelihood has no maximum
+    assert all(b >= a - 1e-10 * abs(a) for a, b in pairwise(history))
+    assert history[-1] > history[0] + 1
+
+
+def assert_same_mcfa(a, b):
+    for ours, theirs in zip(a, b, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("q", [1, 2, 4])
+def test_mcfa_in_other_coordinates_of_the_factors(seed, q):
+    """(A C^-1, C xi, C Omega C') is the same model, and its steps are the same."""
+    X, w, params = data(seed), row_weights(seed), mcfa_start(seed, q=q)
+    C = np.random.default_rng(seed).normal(size=(q, q)) + 2 * np.eye(q)
+    other = mcfa.turned(C, *params)
+    assert_same_mcfa(mcfa.dense(*other), mcfa.dense(*params))
+    assert_same_mcfa(mcfa.step(X, *other, w), mcfa.turned(C, *mcfa.step(X, *params, w)))
+    np.testing.assert_allclose(mcfa.transform(X, *other), mcfa.transform(X, *params) @ C.T, atol=1e-8)
+    normal = mcfa.normal_form(*params)
+    assert_same_mcfa(mcfa.dense(*normal), mcfa.dense(*params))
+    np.testing.assert_allclose(normal[1].T @ normal[1], np.eye(q), atol=1e-12)
+    assert_same_mcfa(mcfa.normal_form(*normal), normal)
+    U = normal[1].T @ params[1]  # of A = (A U^-1) U
+    np.testing.assert_allclose(U, np.triu(U), atol=1e-12)
+    assert np.all(np.diag(U) > 0)
+    upper = np.triu(C) + 3 * np.eye(q)  # a change that keeps the order of the columns is undone
+    assert_same_mcfa(mcfa.normal_form(*mcfa.turned(upper, *params)), normal)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mcfa_of_one_component_and_as_many_factors_as_features_is_a_gaussian(seed):
+    X, w = data(seed), row_weights(seed)
+    params = mcfa_start(seed, K=1, q=4)
+    for _ in range(100):
+        params = mcfa.step(X, *params, w)
+    _, means, covs = mcfa.dense(*params)
+    np.testing.assert_allclose(means[0], np.average(X, axis=0, weights=w), atol=1e-6)
+    np.testing.assert_allclose(covs[0], np.cov(X.T, aweights=w, bias=True), atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mcfa_with_missing_entries(seed):
+    """Complete rows as above; with holes, the step is that of all completions in proportion to density."""
+    X, w, params = data(seed, N=12, D=3), row_weights(seed, N=12), mcfa_start(seed, D=3, q=2)
+    assert_same_mcfa(missing.mcfa_step(X, *params, w), mcfa.step(X, *params, w))
+    m, V = missing.mcfa_factor_posterior(X, *params[1:])
+    np.testing.assert_allclose(m, mcfa.factor_posterior(X, *params[1:])[0], atol=1e-9)
+    np.testing.assert_allclose(V[3], mcfa.factor_posterior(X, *params[1:])[1], atol=1e-9)
+    np.testing.assert_allclose(missing.mcfa_transform(X, *params), mcfa.transform(X, *params), atol=1e-9)
+    # Gauss-Hermite points of each component's conditional distribution of the missing entry
+    nodes, node_weights = np.polynomial.hermite_e.hermegauss(5)
+    holed = X.copy()
+    holed[np.arange(8), np.arange(8) % 3] = np.nan
+    _, means, covs = mcfa.dense(*params)
+    r = missing.responsibilities(holed, *mcfa.dense(*params))
+    completed, shares, components = [], [], []
+    for n, x in enumerate(holed):
+        for k in range(2):
+            mean, cov = missing.conditioned(x, means[k], covs[k])
+            spread = np.sqrt(np.diag(cov))
+            for node, share in zip(nodes, node_weights / node_weights.sum(), strict=True):
+                completed.append(mean + node * spread)
+                shares.append(w[n] * r[n, k] * share)
+                components.append(k)
+    labels = missing.allowed_components(components, 2)
+    by_completion = missing.mcfa_step(np.array(completed), *params, np.array(shares), labels)
+    assert_same_mcfa(missing.mcfa_step(holed, *params, w), by_completion)
+
+
+@pytest.mark.parametrize("D", range(1, 8))
+@pytest.mark.parametrize("K", [1, 2, 3, 4])
+def test_mcfa_count_is_the_rank_of_the_jacobian(D, K):
+    for q in range(1, D + 1):
+        assert mcfa.n_parameters(D, K, q) == mcfa.jacobian_rank(D, K, q), q
+
+
+def test_mcfa_count_as_printed():
+    """Section 6 spelled out, and where it counts too many: D = 8, q = 2, K = 3; D = q; one component."""
+    assert mcfa.n_parameters(8, 3, 2) == 2 + 8 + 16 + 6 + 9 - 4
+    assert mcfa.n_parameters(3, 2, 3) == oracle.n_parameters("full", 3, 2)
+    assert mcfa.n_parameters(3, 1, 2) == oracle.n_parameters("full", 3, 1) == 9
 
 
 # --------------------------------------------------------------------------- counts and criteria

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
-from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 
 K, Q, D, N = 2, 2, 4, 40
 MODELS = {
@@ -26,8 +26,10 @@ MODELS = {
     "mppca": lambda **kw: MPPCA(K, Q, **kw),
     "mppca-shared": lambda **kw: MPPCA(K, Q, shared_noise=True, **kw),
     "mppca-0": lambda **kw: MPPCA(K, 0, **kw),
+    "mcfa": lambda **kw: MCFA(K, Q, **kw),
 }
 MIXTURES = [name for name in MODELS if name not in ("fa", "ppca")]
+MIXTURES_OF_MEANS = [name for name in MIXTURES if name != "mcfa"]
 FACTORS = [name for name in MODELS if name not in ("full", "tied", "diag", "spherical")]
 GAUSSIANS = ["full", "tied", "diag", "spherical"]
 
@@ -166,7 +168,7 @@ def test_too_few_rows(X):
         MFA(3, 1).fit(X, sample_weight=np.arange(N) < 2)
 
 
-@pytest.mark.parametrize("model", [FactorAnalysis(5), PPCA(5), MFA(2, 5), MPPCA(2, 5)])
+@pytest.mark.parametrize("model", [FactorAnalysis(5), PPCA(5), MFA(2, 5), MPPCA(2, 5), MCFA(2, 5)])
 def test_too_many_factors(model, X):
     with pytest.raises(ValueError, match=r"n_factors=5.*n_features=4"):
         model.fit(X)
@@ -246,7 +248,7 @@ STRICT = [(parameter, value) for parameter, values in WRONG.items() for value in
 
 
 @pytest.mark.parametrize("parameter, value", STRICT, ids=[f"{p}={v!r}"[:30] for p, v in STRICT])
-@pytest.mark.parametrize("name", ["full", "spherical", "fa", "ppca", "mfa", "mppca-0"])
+@pytest.mark.parametrize("name", ["full", "spherical", "fa", "ppca", "mfa", "mppca-0", "mcfa"])
 def test_hyper_parameters(name, parameter, value, X):
     with pytest.raises((ValueError, TypeError), match=parameter):
         make(name).set_params(**{parameter: value}).fit(X)
@@ -254,13 +256,15 @@ def test_hyper_parameters(name, parameter, value, X):
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2", None, True, np.nan, [2]])
 def test_sizes(value, X):
-    for model in (GaussianMixture(value), MFA(value, 1), MPPCA(value, 1)):
+    for model in (GaussianMixture(value), MFA(value, 1), MPPCA(value, 1), MCFA(value, 1)):
         with pytest.raises(ValueError, match="n_components must be an integer of at least 1"):
             model.fit(X)
     if value != 0 or value is False:
         for model in (FactorAnalysis(value), PPCA(value), MFA(2, value), MPPCA(2, value)):
             with pytest.raises(ValueError, match="n_factors must be an integer of at least 0"):
                 model.fit(X)
+    with pytest.raises(ValueError, match="n_factors must be an integer of at least 1"):  # nothing without any
+        MCFA(2, value).fit(X)
 
 
 @pytest.mark.parametrize(
@@ -373,6 +377,47 @@ def test_starting_values(model, start, value, others, X):
         make(model, **given).fit(X)
 
 
+GOOD_COMMON = {
+    "weights_init": np.array([0.5, 0.5]),
+    "loadings_init": np.eye(D, Q) + 1.0,
+    "latent_means_init": np.arange(2.0 * Q).reshape(2, Q),
+    "latent_covariances_init": np.eye(Q),
+    "noise_init": np.ones(D),
+}
+BAD_COMMON_STARTS = [
+    ("weights_init", [0.5, 0.6]),
+    ("weights_init", [0.2, 0.3, 0.5]),
+    ("loadings_init", np.zeros((D, Q + 1))),
+    ("loadings_init", np.ones((2, D, Q))),
+    ("loadings_init", np.full((D, Q), np.nan)),
+    ("loadings_init", "a"),
+    ("latent_means_init", np.zeros((3, Q))),
+    ("latent_means_init", np.zeros((2, D))),
+    ("latent_means_init", np.full((2, Q), np.inf)),
+    ("latent_means_init", [["a"] * Q] * 2),
+    ("latent_covariances_init", np.eye(Q + 1)),
+    ("latent_covariances_init", np.ones((3, Q, Q))),
+    ("latent_covariances_init", -np.eye(Q)),
+    ("latent_covariances_init", np.zeros((Q, Q))),
+    ("latent_covariances_init", np.array([[1.0, 0.5], [0.0, 1.0]])),
+    ("latent_covariances_init", np.full((Q, Q), np.nan)),
+    ("noise_init", -1.0),
+    ("noise_init", 0.0),
+    ("noise_init", np.ones((2, D))),  # all components share it
+    ("noise_init", np.ones(D + 1)),
+]
+
+
+@pytest.mark.parametrize(
+    "start, value", BAD_COMMON_STARTS, ids=[f"{p}-{i}" for i, (p, _) in enumerate(BAD_COMMON_STARTS)]
+)
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "with-others"])
+def test_starting_values_of_common_loadings(start, value, others, X):
+    given = {**(GOOD_COMMON if others else {}), start: value}
+    with pytest.raises((ValueError, TypeError), match=start):
+        make("mcfa", **given).fit(X)
+
+
 @pytest.mark.parametrize("start", ["means_init", "loadings_init", "noise_init"])
 @pytest.mark.parametrize("model", ["fa", "ppca"])
 def test_starting_values_of_one_component(model, start, X):
@@ -420,7 +465,7 @@ def test_starting_variances(model, value, X):
         make(model, covariances_init=value).fit(X)
 
 
-@pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.parametrize("name", MIXTURES_OF_MEANS)
 def test_starting_means_beyond_reach(name, X):
     """So far away that a distance has no digits left: an error, not a fit of rounding."""
     with pytest.raises(ValueError, match=r"means_init .*standard deviations away"):
@@ -428,13 +473,20 @@ def test_starting_means_beyond_reach(name, X):
 
 
 @pytest.mark.parametrize("far", [1e2, 1e4, 1e6])
-@pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.parametrize("name", MIXTURES_OF_MEANS)
 def test_starting_means_far_away_from_all_rows(name, far, X):
     """A component that no row belongs to stays where it was put; nothing becomes NaN."""
     model = make(name, means_init=np.array([[0.0] * D, [far] * D])).fit(X)
     assert np.isfinite(model.score(X)) and np.all(np.isfinite(model.means_))
     model = make(name, means_init=np.full((2, D), far)).fit(X)
     assert np.isfinite(model.score(X)) and np.all(np.isfinite(model.means_))
+
+
+@pytest.mark.parametrize("far", [1e2, 1e4, 1e6])
+def test_starting_factors_far_away_from_all_rows(far, X):
+    for means in (np.array([[0.0] * Q, [far] * Q]), np.full((2, Q), far)):
+        model = make("mcfa", loadings_init=np.eye(D, Q) + 0.1, latent_means_init=means).fit(X)
+        assert np.isfinite(model.score(X)) and np.all(np.isfinite(model.means_))
 
 
 @pytest.mark.parametrize("name", MIXTURES)
@@ -515,7 +567,7 @@ def test_sample_seeds_that_are_fine(name, seed, X):
     assert make(name).fit(X).sample(3, random_state=seed)[0].shape == (3, D)
 
 
-@pytest.mark.parametrize("model", ["fa", "ppca", "mfa", "mppca"])
+@pytest.mark.parametrize("model", ["fa", "ppca", "mfa", "mppca", "mcfa"])
 def test_inverse_transform(model, X):
     fitted = make(model).fit(X)
     Z = fitted.transform(X)
@@ -527,6 +579,8 @@ def test_inverse_transform(model, X):
         fitted.inverse_transform(Z[0])
     with pytest.raises(ValueError, match="X contains NaN"):
         fitted.inverse_transform(np.full_like(Z, np.nan))
+    if model == "mcfa":  # components have no say in it
+        return
     for wrong in (
         np.zeros(N - 1, int),
         np.zeros(N),
@@ -547,6 +601,13 @@ FACTOR = dict(
     weights=[0.5, 0.5], means=np.zeros((2, 3)), loadings=np.ones((2, 3, 1)), noise_variance=np.ones((2, 3))
 )
 ONE = dict(mean=np.zeros(3), loadings=np.ones((3, 1)), noise_variance=np.ones(3))
+COMMON = dict(
+    weights=[0.5, 0.5],
+    loadings=np.eye(3, 2),
+    latent_means=np.zeros((2, 2)),
+    latent_covariances=np.tile(np.eye(2), (2, 1, 1)),
+    noise_variance=np.ones(3),
+)
 
 
 @pytest.mark.parametrize(
@@ -626,6 +687,34 @@ def test_one_component_from_parameters(cls, change, message):
         cls.from_parameters(**{**ONE, **change})
 
 
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"weights": [0.5, 0.6]}, "weights"),
+        ({"weights": [0.2, 0.3, 0.5]}, "weights|latent_means"),
+        ({"loadings": np.ones(3)}, "loadings"),
+        ({"loadings": np.ones((2, 3, 2))}, "loadings"),
+        ({"loadings": np.zeros((3, 0))}, "loadings|n_factors"),
+        ({"loadings": np.ones((3, 4))}, "n_factors|loadings"),  # more factors than features
+        ({"loadings": np.full((3, 2), np.nan)}, "loadings"),
+        ({"latent_means": np.zeros((2, 3))}, "latent_means"),
+        ({"latent_means": np.zeros((3, 2))}, "latent_means"),
+        ({"latent_means": None}, "latent_means"),
+        ({"latent_means": np.full((2, 2), np.inf)}, "latent_means"),
+        ({"latent_covariances": np.tile(np.eye(3), (2, 1, 1))}, "latent_covariances"),
+        ({"latent_covariances": -np.tile(np.eye(2), (2, 1, 1))}, "latent_covariances"),
+        ({"latent_covariances": np.tile([[1.0, 0.5], [0.0, 1.0]], (2, 1, 1))}, "latent_covariances"),
+        ({"latent_covariances": np.full((2, 2, 2), np.nan)}, "latent_covariances"),
+        ({"noise_variance": 0.0}, "noise_variance"),
+        ({"noise_variance": np.ones(4)}, "noise_variance"),
+        ({"noise_variance": [np.nan] * 3}, "noise_variance"),
+    ],
+)
+def test_mcfa_from_parameters(change, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        MCFA.from_parameters(**{**COMMON, **change})
+
+
 @pytest.mark.parametrize("scale", [1e-160, 1e-150, 1e150, 1e160])
 def test_extreme_parameters_score_or_say_why_not(scale):
     """Never NaN: a model of parameters whose squares a float cannot hold is an error."""
@@ -638,7 +727,14 @@ def test_extreme_parameters_score_or_say_why_not(scale):
                     means=scale * np.array([[0.0, 1.0, 2.0], [1.0, 0.0, -1.0]]),
                     loadings=scale * np.ones((2, 3, 1)),
                     noise_variance=scale**2,
-                )
+                ),
+                MCFA.from_parameters(
+                    weights=[0.5, 0.5],
+                    loadings=scale * np.eye(3, 2),
+                    latent_means=np.array([[0.0, 1.0], [1.0, -1.0]]),
+                    latent_covariances=np.tile(np.eye(2), (2, 1, 1)),
+                    noise_variance=np.full(3, scale**2),
+                ),
             ]
     except (ValueError, OverflowError):
         return

@@ -15,7 +15,7 @@ import safetensors.numpy
 import latently
 from latently.core import io
 from latently.core.io import ModelFileError
-from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 
 FAST = dict(random_state=0, tol=1e-3)
 MODELS = {
@@ -34,6 +34,7 @@ MODELS = {
     "mppca": lambda: MPPCA(2, 2, **FAST),
     "mppca-shared": lambda: MPPCA(2, 2, shared_noise=True, **FAST),
     "mppca-0": lambda: MPPCA(2, 0, **FAST),
+    "mcfa": lambda: MCFA(2, 2, **FAST),
 }
 X = np.random.default_rng(0).standard_normal((60, 4)) + 5.0 * np.arange(60)[:, None] % 10
 
@@ -134,6 +135,13 @@ def test_round_trip_from_parameters(tmp_path):
             weights=[1.0], means=[[0.0] * 4], loadings=np.zeros((1, 4, 0)), noise_variance=2.0
         ),
         GaussianMixture.from_parameters(weights=[0.1, 0.9], means=np.eye(2, 4), covariances=np.eye(4)),
+        MCFA.from_parameters(
+            weights=[0.1, 0.9],
+            loadings=2.0 * np.eye(4, 2),
+            latent_means=np.eye(2),
+            latent_covariances=[np.eye(2), 3.0 * np.eye(2)],
+            noise_variance=[1.0, 2.0, 3.0, 4.0],
+        ),
     ]
     for model in models:
         model.save(tmp_path / "model")

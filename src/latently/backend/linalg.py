@@ -42,6 +42,13 @@ def log_determinant(cholesky: Array) -> Array:
     return 2.0 * xp.sum(xp.log(diagonals(cholesky)), axis=-1)
 
 
+def root(stack: Array) -> Array:
+    """Symmetric roots of symmetric matrices, whose eigenvalues may be zero, or below it by rounding."""
+    xp = namespace(stack)
+    values, vectors = xp.linalg.eigh(stack)
+    return (vectors * xp.sqrt(xp.clip(values, min=0.0))[..., None, :]) @ transpose(vectors)
+
+
 def clamp_spectrum(stack: Array, floor: Array) -> Array:
     """The matrices S raised to S >= diag(floor): the maximiser of -ln|M| - tr(M^-1 S) among M >= diag(floor).
 
@@ -79,6 +86,18 @@ def leading_eigenpairs(rows: Floats, n_pairs: int) -> tuple[Floats, Floats]:
         vectors = rows.T @ vectors
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=0), np.finfo(float).tiny)
     return values, with_fixed_signs(vectors)
+
+
+def orthonormal(A: Floats) -> tuple[Floats, Floats]:
+    """Orthonormal Q (D, q) and upper triangular U (q, q) with A = Q U and U_ii >= 0.
+
+    By elimination, so that rows in small units keep their digits beside rows in large ones.
+    """
+    L, V = linalg.lu(A, permute_l=True)
+    W = np.linalg.cholesky(L.T @ L).T
+    signs = np.where(np.diagonal(V) < 0, -1.0, 1.0)
+    Q = linalg.solve_triangular(W, L.T, trans="T").T
+    return Q * signs, (W @ V) * signs[:, None]
 
 
 def with_fixed_signs(vectors: Floats) -> Floats:

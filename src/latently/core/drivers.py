@@ -41,6 +41,9 @@ class Kernel(Protocol):
     def m_step(self, stats: Any, params: Any) -> Any:
         """The parameters that maximise Q; `params` are kept where the statistics are empty."""
 
+    def settled(self, params: Any) -> Any:
+        """The same model in coordinates that suit it; between steps whose statistics are not kept."""
+
     def rounding(self, density: Any) -> float:
         """How many nats per row the log-likelihood may lose to rounding."""
 
@@ -124,7 +127,7 @@ def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[An
         density = kernel.prepare(params)
         stats = kernel.stats(density, sweep.sum(kernel.e_step, density))
         objective = float(stats.log_likelihood) / float(stats.total_weight) - log_volume
-        return Step(objective, kernel.rounding(density), lambda: kernel.m_step(stats, params))
+        return Step(objective, kernel.rounding(density), lambda: kernel.settled(kernel.m_step(stats, params)))
 
     return step
 

@@ -16,6 +16,13 @@ from latently.core import io
 class SavedMixin:
     """`save`, for estimators with `_fitted_parameters`, `_set_parameters` and `_check_hyperparameters`."""
 
+    def _exact_parameters(self) -> dict[str, Any]:
+        """Arrays that say the same as the fitted attributes, with more digits, if there are such."""
+        return {}
+
+    def _set_exact_parameters(self, **given: Any) -> None:
+        raise ValueError(f"it has arrays that are not known: {sorted(given)}")
+
     def save(self: Any, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a file that `latently.load` reads.
 
@@ -31,6 +38,7 @@ class SavedMixin:
                 f"{type(self).__name__} is not a class of latently, so latently.load cannot know it"
             )
         arrays = {f"fitted.{name}": to_numpy(array) for name, array in self._fitted_parameters().items()}
+        arrays |= {f"exact.{name}": to_numpy(array) for name, array in self._exact_parameters().items()}
         arrays["fit.history"] = to_numpy(self.history_)
         plain: dict[str, Any] = {}
         for name, value in self.get_params(deep=False).items():
@@ -60,7 +68,7 @@ class SavedMixin:
 
 def rebuild(cls: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
     """The estimator that a header and its arrays describe; a ValueError or the like if they make none."""
-    groups: dict[str, dict[str, NDArray[Any]]] = {"fitted": {}, "fit": {}, "hyper": {}}
+    groups: dict[str, dict[str, NDArray[Any]]] = {"fitted": {}, "exact": {}, "fit": {}, "hyper": {}}
     for key, array in arrays.items():
         group, _, field = key.partition(".")
         if array.dtype != np.float64 or not np.all(np.isfinite(array)):
@@ -75,6 +83,8 @@ def rebuild(cls: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
     estimator._set_parameters(**groups["fitted"])
     for name, array in groups["fitted"].items():
         _require(getattr(estimator, f"{name}_").shape == array.shape, f"{name} has shape {array.shape}")
+    if groups["exact"]:
+        estimator._set_exact_parameters(**groups["exact"])
 
     (history,) = groups["fit"].values()
     n_iter, converged, names = header["n_iter"], header["converged"], header["feature_names"]

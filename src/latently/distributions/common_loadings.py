@@ -28,13 +28,14 @@ import numpy as np
 from latently.backend.linalg import (
     clamp_spectrum,
     diagonals,
-    is_positive_definite,
     leading_eigenpairs,
     log_determinant,
+    orthonormal,
+    root,
     symmetric,
     transpose,
 )
-from latently.backend.namespace import Array, Floats, double, eye, namespace, to_numpy, zeros
+from latently.backend.namespace import Array, Floats, double, eye, like, namespace, to_numpy, zeros
 from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import common_loadings_holes as holes
@@ -42,9 +43,9 @@ from latently.distributions.common_loadings_holes import Holed, HoledSums
 from latently.distributions.gaussian import SMALLEST_VARIANCE, FullStats
 from latently.distributions.responsibilities import Responsibilities
 
-_SMALLEST_SPREAD = 1e-14  # of factors, whose variance is about one
+_RIDGE = 1e-12  # of their variance, for regressions on them
+_VANISHED = 1e-10  # variance of a factor that has no use any more
 _UNUSED = 1e-7  # of the longest loading: factors of shorter ones are not used
-_TRACE = 1e-13  # of the variance of a factor
 _FAR = 1e6  # deviations from the origin beyond which only the direction to it counts
 
 
@@ -57,6 +58,7 @@ class CommonParams:
     latent_means: Array  # (K, q): xi - w
     latent_covariances: Array  # (K, q, q): Omega
     noise_variance: Array  # (D,): psi, > 0
+    basis: Array  # (q, q): the factors that users see are `basis` times these
 
     @property
     def means(self) -> Array:
@@ -77,7 +79,7 @@ class CommonDensity:
     factor_covariances: Array  # (K, q, q): V, of z given x and k
     to_factors: Array  # (K, q, q): V T', so that E[z|x,k] - w = `at_zero` + V T' p
     at_zero: Array  # (K, q)
-    roots: Array  # (K, q, q): Cholesky factors of Omega
+    roots: Array  # (K, q, q): C with C C' = Omega
     constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma|), and log weights
     log_weights: Array  # (K,): what a mixture added to the constants
 
@@ -95,7 +97,6 @@ class CommonDensity:
 class Projected:
     """What the statistics of a block can take over from its densities."""
 
-    X: Array  # (n, D), in the dtype of wide products
     p: Array  # (q, n)
     squares: Array  # (n, D)
 
@@ -145,7 +146,7 @@ class CommonLoadings:
         c, psi, q = params.centre, params.noise_variance, self.n_factors
         root_psi = xp.sqrt(psi)
         Q, T = xp.linalg.qr(params.loadings / root_psi[:, None])
-        C = xp.linalg.cholesky(params.latent_covariances)
+        C = root(params.latent_covariances)
         TC = T @ C
         B = xp.linalg.cholesky(eye(q, C) + symmetric(transpose(TC) @ TC))
         inverse_B = xp.linalg.inv(B)
@@ -154,7 +155,7 @@ class CommonLoadings:
         S = xp.linalg.cholesky(eye(q, C) + symmetric(TC @ transpose(TC)))
         whitening = xp.linalg.inv(S)
         projected_means = T @ params.latent_means[..., None]
-        to_factors = V @ T.T
+        to_factors = transpose(half_V) @ (inverse_B @ transpose(TC))  # V T', which would cancel
         stacked = xp.concat([(Q / root_psi[:, None]).T, (c / psi)[None, :]])
         half = xp.concat([xp.ones_like(T[:, 0]), 0.5 + 0.0 * T[:1, 0]])
         return CommonDensity(
@@ -192,7 +193,7 @@ class CommonLoadings:
         log_prob = -0.5 * xp.sum(y * y, axis=1)
         log_prob += common
         log_prob += density.constants[:, None]
-        return log_prob, Projected(wide, p, squares)
+        return log_prob, Projected(p, squares)
 
     def most_per_row(self, K: int) -> float:
         """Responsibilities are used all together: none is worth leaving out in so few dimensions."""
@@ -212,13 +213,12 @@ class CommonLoadings:
         r, p, n = resp.full(), projected.p, X.shape[0]
         weighted = xp.reshape(r[:, None, :] * p, (K * q, n))
         z = density.at_zero.T @ r + _side_by_side(density.to_factors) @ weighted  # (q, n), times the weight
-        wide = xp.astype(z, projected.X.dtype, copy=False)
         return ProjectedSums(
             weight=resp.weight,
             sum_p=r @ p.T,
             sum_pp=xp.reshape(weighted @ p.T, (K, q, q)),
             sum_x=resp.by_row @ X,
-            sum_zx=double(wide @ projected.X),
+            sum_zx=z @ X,  # in float64 always: noise is what these leave of x^2
             sum_square=resp.by_row @ projected.squares,
         )
 
@@ -252,8 +252,9 @@ class CommonLoadings:
         n = xp.where(filled, stats.weight, 1.0)[:, None]
         latent_means = xp.where(filled[:, None], stats.sum_z / n, params.latent_means)
         outer = latent_means[:, :, None] * latent_means[:, None, :]
-        spread = stats.sum_zz / n[..., None] - outer
-        latent_covariances = xp.where(filled[:, None, None], spread, params.latent_covariances)
+        latent_covariances = xp.where(
+            filled[:, None, None], stats.sum_zz / n[..., None] - outer, params.latent_covariances
+        )
 
         A, c, total = params.loadings, params.centre, xp.sum(stats.weight)
         z_mean, x_mean = xp.sum(stats.sum_z, axis=0) / total, stats.sum_x / total
@@ -263,9 +264,8 @@ class CommonLoadings:
         square = stats.sum_square / total - 2.0 * x_mean * c + c**2
         square = square - xp.sum(A * (xz - c[:, None] * z_mean + residual_z), axis=1)
 
-        R = xp.linalg.cholesky(
-            symmetric(zz - z_mean[:, None] * z_mean) + _SMALLEST_SPREAD * eye(zz.shape[0], zz)
-        )
+        spread = symmetric(zz - z_mean[:, None] * z_mean)
+        R = xp.linalg.cholesky(spread + _RIDGE * eye(zz.shape[0], zz) * (1.0 + diagonals(zz)))
         inverse_R = xp.linalg.inv(R)
         far = inverse_R @ (params.anchor + z_mean)
         slope = (residual_z - residual[:, None] * z_mean) @ inverse_R.T
@@ -275,9 +275,8 @@ class CommonLoadings:
         moved_mean = residual + (at_far - residual) / norm  # `added` at `far`
         noise = square - xp.sum(added * slope, axis=1) - moved_mean * residual
         return self.bounded(
-            CommonParams(
-                origin=params.origin,
-                anchor=params.anchor,
+            replace(
+                params,
                 centre=c + moved_mean - added @ (inverse_R @ z_mean),
                 loadings=A + added @ inverse_R,
                 latent_means=latent_means,
@@ -312,24 +311,33 @@ class CommonLoadings:
                 f"a noise variance fell below {SMALLEST_VARIANCE:g} of its feature's variance, where float64 "
                 "has no digits left; set noise_floor above that, or use fewer components or factors"
             )
-        return replace(params, latent_covariances=_spread_out(params.latent_covariances), noise_variance=psi)
+        return replace(params, latent_covariances=symmetric(params.latent_covariances), noise_variance=psi)
 
     def rounding(self, density: CommonDensity) -> float:
         """Roundings of a row's log density: of the quadratic form's terms, and of the projections squared."""
         xp = namespace(density.constants)
-        terms = xp.sum((1.0 + density.params.centre**2) * density.half_precision)
+        params = density.params
+        terms = xp.sum((1.0 + params.centre**2) * density.half_precision)
+        signal = params.loadings / xp.sqrt(params.noise_variance)[:, None] @ density.roots
+        terms = terms + xp.max(xp.sum(signal**2, axis=(1, 2)))  # of T Omega T' + I
         projections = xp.sum(double(density.stacked[:-1, :]) ** 2)
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.constants, density.stacked))
         return narrow * float(terms) + wide * float(projections)
 
     def to_vector(self, params: CommonParams) -> Array:
-        """Loadings, means and Cholesky factors of the factors' covariances, deviations of the noise."""
+        """Loadings, means and covariances of the factors in a fixed basis, and deviations of noise."""
         xp = namespace(params.centre)
-        C = xp.linalg.cholesky(params.latent_covariances)
-        A, towards = params.loadings, _towards(params)
+        U = params.basis
+        A, anchor = params.loadings @ xp.linalg.inv(U), U @ params.anchor
+        towards = _towards(anchor, params.origin)
         if towards is not None:  # far from the origin the centre says more than the slope that leads to it
             A = A + (params.centre - A @ towards)[:, None] * towards
-        parts = (A, params.latent_means, C, xp.sqrt(params.noise_variance))
+        parts = (
+            A,
+            params.latent_means @ U.T,
+            U @ params.latent_covariances @ U.T,
+            xp.sqrt(params.noise_variance),
+        )
         return xp.concat([xp.reshape(part, (-1,)) for part in parts])
 
     def from_vector(self, vector: Array, like: CommonParams) -> CommonParams:
@@ -339,89 +347,80 @@ class CommonLoadings:
             size = math.prod(shape)
             arrays.append(xp.reshape(vector[:size], shape))
             vector = vector[size:]
-        A, latent_means, C = arrays
-        towards = _towards(like)
+        A, latent_means, omega = arrays
+        roots = root(symmetric(omega))  # a guess may lead below zero
+        anchor = like.basis @ like.anchor
+        towards = _towards(anchor, like.origin)
         if towards is None:
-            centre = like.origin + A @ like.anchor
+            centre = like.origin + A @ anchor
         else:
             centre = A @ towards
-            slope = (centre - like.origin) / xp.linalg.vector_norm(like.anchor)
+            slope = (centre - like.origin) / xp.linalg.vector_norm(anchor)
             A = A + (slope - centre)[:, None] * towards
-        return self.bounded(
-            CommonParams(
-                origin=like.origin,
-                anchor=like.anchor,
-                centre=centre,
-                loadings=A,
-                latent_means=latent_means,
-                latent_covariances=C @ transpose(C),
-                noise_variance=xp.clip(vector, min=0.0) ** 2,
-            )
+        params = CommonParams(
+            origin=like.origin,
+            anchor=anchor,
+            centre=centre,
+            loadings=A,
+            latent_means=latent_means,
+            latent_covariances=roots @ transpose(roots),
+            noise_variance=xp.clip(vector, min=0.0) ** 2,
+            basis=eye(anchor.shape[0], anchor),
         )
+        return self.clamped(params)
 
-    def moved(self, params: CommonParams, shift: Array, scale: Array) -> CommonParams:
+    def moved(self, params: CommonParams, weights: Array, shift: Array, scale: Array) -> CommonParams:
         """The parameters of shift + scale * x, with the anchor amid the components."""
-        middle = namespace(params.centre).mean(params.latent_means, axis=0)
+        middle = weights @ params.latent_means
         A = params.loadings * scale[:, None]
-        return CommonParams(
+        return replace(
+            params,
             origin=shift + scale * params.origin,
             anchor=params.anchor + middle,
             centre=shift + scale * params.centre + A @ middle,
             loadings=A,
             latent_means=params.latent_means - middle,
-            latent_covariances=params.latent_covariances,
             noise_variance=params.noise_variance * scale**2,
         )
 
+    def settled(self, params: CommonParams) -> CommonParams:
+        """The same density with factors whose loadings are orthogonal in units of noise, of unit spread.
+
+        Loadings may be far longer than noise in some directions and shorter in others, and sums that mix them
+        would lose the digits of the latter.
+        """
+        xp = namespace(params.centre)
+        A = params.loadings / xp.sqrt(params.noise_variance)[:, None]
+        turn = xp.linalg.eigh(symmetric(A.T @ A))[1]
+        xi, omega = params.latent_means @ turn, symmetric(turn.T @ params.latent_covariances @ turn)
+        spread = xp.mean(diagonals(omega) + xi**2, axis=0)
+        alive = spread > _VANISHED
+        unit = xp.where(alive, 2.0 ** xp.round(0.5 * xp.log2(xp.where(alive, spread, 1.0))), 1.0)
+        return replace(
+            params,
+            anchor=(turn.T @ params.anchor) / unit,
+            loadings=params.loadings @ turn * unit,
+            latent_means=xi / unit,
+            latent_covariances=omega / unit[:, None] / unit,
+            basis=params.basis @ turn * unit,
+        )
+
     def clamped(self, params: CommonParams) -> CommonParams:
-        """Starting values in the region the floor allows, with factors of unit spread.
+        """Starting values in the region the floor allows."""
+        return self.settled(self.bounded(params))
 
-        The new basis of the factors is an upper triangular map of the old one, which leaves the normal form
-        of the loadings as it is.
+    def shown(self, params: CommonParams) -> tuple[CommonParams, tuple[Array, Array, Array]]:
+        """The parameters with a basis in which A'A = I, and what users see of them.
+
+        That is loadings, means and covariances of factors that are counted from zero.
         """
         xp = namespace(params.centre)
-        xi, omega = params.latent_means, params.latent_covariances
-        spread = symmetric(xp.mean(omega + xi[:, :, None] * xi[:, None, :], axis=0))
-        spread = spread + _SMALLEST_SPREAD * eye(spread.shape[0], spread) * diagonals(spread)
-        U = xp.flip(xp.linalg.cholesky(xp.flip(spread)))  # spread = U U', U upper triangular
-        to_new = xp.linalg.inv(U)
-        return self.bounded(
-            CommonParams(
-                origin=params.origin,
-                anchor=to_new @ params.anchor,
-                centre=params.centre,
-                loadings=params.loadings @ U,
-                latent_means=xi @ to_new.T,
-                latent_covariances=to_new @ omega @ to_new.T,
-                noise_variance=params.noise_variance,
-            )
-        )
-
-    def in_normal_form(self, params: CommonParams) -> CommonParams:
-        """The same density with A'A = I, and factors counted from zero.
-
-        Loadings that do not use all their factors leave some without variance; those are given a trace of it.
-        """
-        xp = namespace(params.centre)
-        A, U = xp.linalg.qr(params.loadings)
-        signs = xp.where(diagonals(U) < 0, -xp.ones_like(U[0, :]), 1.0)
-        A, U = A * signs, U * signs[:, None]
-        omega = symmetric(U @ params.latent_covariances @ U.T)
-        variances = diagonals(omega)
-        largest = xp.max(variances, axis=1, keepdims=True) + xp.min(params.noise_variance)
-        trace = _TRACE * xp.maximum(variances, _TRACE * largest)
-        trace = eye(U.shape[0], U) * trace[:, None, :]
-        if not is_positive_definite(omega - trace):
-            omega = omega + trace
-        return CommonParams(
-            origin=params.origin,
-            anchor=xp.zeros_like(params.anchor),
-            centre=params.origin,
-            loadings=A,
-            latent_means=(params.latent_means + params.anchor) @ U.T,
-            latent_covariances=omega,
-            noise_variance=params.noise_variance,
-        )
+        A, U = orthonormal(to_numpy(params.loadings @ xp.linalg.inv(params.basis)))
+        A, basis = like(A, params.centre), like(U, params.centre) @ params.basis
+        roots = basis @ root(params.latent_covariances)
+        omega = symmetric(roots @ transpose(roots))
+        xi = (params.latent_means + params.anchor) @ basis.T
+        return replace(params, basis=basis), (A, xi, omega)
 
     def marginal_variances(self, params: CommonParams) -> Array:
         """(K, D): the variance of every feature."""
@@ -430,28 +429,22 @@ class CommonLoadings:
         return params.noise_variance + xp.sum(AO * A, axis=2)
 
     def factor_means(self, density: CommonDensity, projected: Projected | Holed) -> Array:
-        """E[z | x, k] (n, K, q)."""
-        xp = namespace(density.constants)
-        if isinstance(projected, Holed):
-            z = holes.factor_means(density, projected)
-        else:
-            z = density.to_factors @ projected.p + density.at_zero[..., None]  # (K, q, n)
-        return density.params.anchor + xp.permute_dims(z, (2, 0, 1))
+        """E[z | x, k] (n, K, q), as users see it."""
+        params = density.params
+        return (params.anchor + self._from_anchor(density, projected)) @ params.basis.T
 
     def factor_covariances(self, density: CommonDensity, projected: Projected | Holed, n_rows: int) -> Array:
-        """Covariances of z given x and k (n, K, q, q)."""
+        """Covariances of z given x and k (n, K, q, q), as users see it."""
+        U = density.params.basis
         if isinstance(projected, Holed):
-            return holes.factor_covariances(density, projected)
-        V = density.factor_covariances
+            return U @ holes.factor_covariances(density, projected) @ U.T
+        V = U @ density.factor_covariances @ U.T
         return namespace(V).broadcast_to(V, (n_rows, *V.shape))
 
     def expected(self, density: CommonDensity, block: Block, latent: Projected | Holed, resp: Array) -> Array:
         """(n, D) the posterior mean of A z: in missing entries, that of x."""
-        params = density.params
-        z = namespace(resp).sum(
-            resp[..., None] * (self.factor_means(density, latent) - params.anchor), axis=1
-        )
-        return params.centre + z @ params.loadings.T
+        z = namespace(resp).sum(resp[..., None] * self._from_anchor(density, latent), axis=1)
+        return density.params.centre + z @ density.params.loadings.T
 
     def draw(
         self, density: CommonDensity, block: Block, latent: Holed, labels: Array, rng: np.random.Generator
@@ -462,7 +455,7 @@ class CommonLoadings:
     def sample(self, params: CommonParams, labels: Array, rng: np.random.Generator) -> Floats:
         K, q = params.latent_means.shape
         z = params.latent_means[labels]
-        C = np.linalg.cholesky(params.latent_covariances)
+        C = root(params.latent_covariances)
         for k in range(K):
             own = labels == k
             z[own] += rng.standard_normal((int(own.sum()), q)) @ C[k].T
@@ -471,9 +464,13 @@ class CommonLoadings:
         return X
 
     def n_parameters(self, K: int, D: int) -> int:
-        """Free parameters of means and covariances; loadings count up to the basis of the factors."""
+        """Free parameters of means and covariances; loadings count up to the basis of the factors.
+
+        They are no more than those of means and covariances without any structure.
+        """
         q = self.n_factors
-        return D + D * q - q * q + K * q + K * q * (q + 1) // 2
+        structured = D + D * q - q * q + K * q + K * q * (q + 1) // 2
+        return min(structured, K * D + K * D * (D + 1) // 2)
 
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> CommonParams:
         """Leading directions of all rows from the origin, and in them the moments of the parts.
@@ -484,16 +481,16 @@ class CommonLoadings:
         origin = np.zeros(D) if self.origin is None else to_numpy(self.origin)
         residual = (X - means[labels]) * np.sqrt(weight)[:, None]
         psi = np.maximum(_unexplained(residual, total), np.maximum(self.floor, 1e-6))
-        root = np.sqrt(psi)
+        unit = np.sqrt(psi)
         middle = weight @ X / total
-        to_middle = (middle - origin) / root
-        rows = (X - middle) / root * np.sqrt(weight)[:, None]
+        to_middle = (middle - origin) / unit
+        rows = (X - middle) / unit * np.sqrt(weight)[:, None]
         last = to_middle * (math.sqrt(total) * min(1.0, _FAR / max(1.0, float(np.linalg.norm(to_middle)))))
         _, V = leading_eigenpairs(np.concatenate([rows, last[None, :]]), q)
         V = np.linalg.qr(np.concatenate([V, np.eye(D)[:, : q - V.shape[1]]], axis=1))[0]  # of q columns
-        centre = middle - root * (to_middle - V @ (V.T @ to_middle))
+        centre = middle - unit * (to_middle - V @ (V.T @ to_middle))
 
-        z, parts = (((rows - centre) / root) @ V for rows in (X, means))
+        z, parts = (((rows - centre) / unit) @ V for rows in (X, means))
         within = (z - parts[labels]) * np.sqrt(weight)[:, None]
         pooled = within.T @ within / total
         omega = np.empty((K, q, q))
@@ -501,17 +498,26 @@ class CommonLoadings:
             own = labels == k
             scatter = within[own].T @ within[own]
             omega[k] = (scatter + (q + 1) * pooled) / (weight[own].sum() + q + 1)
-        left = (X - centre) / root - z @ V.T
+        left = (X - centre) / unit - z @ V.T
         params = CommonParams(
             origin=origin,
             anchor=V.T @ to_middle,
             centre=centre,
-            loadings=root[:, None] * V,
+            loadings=unit[:, None] * V,
             latent_means=parts,
             latent_covariances=omega + 1e-6 * np.eye(q),
             noise_variance=psi * np.maximum(weight @ left**2 / total, 0.1),
+            basis=np.eye(q),
         )
-        return self.clamped(params)
+        return replace(self.clamped(params), basis=np.eye(q))
+
+    def _from_anchor(self, density: CommonDensity, projected: Projected | Holed) -> Array:
+        """E[z | x, k] - w (n, K, q)."""
+        if isinstance(projected, Holed):
+            z = holes.factor_means(density, projected)
+        else:
+            z = density.to_factors @ projected.p + density.at_zero[..., None]  # (K, q, n)
+        return namespace(z).permute_dims(z, (2, 0, 1))
 
 
 @dataclass(frozen=True)
@@ -539,6 +545,9 @@ class FactorsOnly:
 
     def rounding(self, density: CommonDensity) -> float:
         return self.family.rounding(density)
+
+    def settled(self, params: CommonParams) -> CommonParams:
+        return self.family.settled(params)
 
     def sums(
         self, density: CommonDensity, block: Block, projected: Projected, resp: Responsibilities
@@ -569,7 +578,7 @@ class FactorsOnly:
         omega = back @ (clamp_spectrum(spread, xp.ones_like(lengths)) - one) @ back.T
         latent_means = xp.where(filled[:, None], means @ axes @ back.T, params.latent_means)
         omega = xp.where(filled[:, None, None], omega, params.latent_covariances)
-        return replace(params, latent_means=latent_means, latent_covariances=_spread_out(omega))
+        return replace(params, latent_means=latent_means, latent_covariances=omega)
 
 
 def _unexplained(residual: Floats, weight: float) -> Floats:
@@ -582,16 +591,6 @@ def _unexplained(residual: Floats, weight: float) -> Floats:
     return np.asarray(1.0 / np.diagonal(np.linalg.inv(S + np.diag(ridge))))
 
 
-def _spread_out(covariances: Array) -> Array:
-    """Covariances of factors of about unit variance, whose smallest eigenvalues still have digits."""
-    xp = namespace(covariances)
-    covariances = symmetric(covariances)
-    least = _SMALLEST_SPREAD + xp.zeros_like(covariances[0, :, 0])
-    if is_positive_definite(covariances - eye(least.shape[0], least) * least):
-        return covariances
-    return clamp_spectrum(covariances, least)
-
-
 def _side_by_side(stack: Array) -> Array:
     """(a, K b): the matrices (K, a, b) in a row."""
     xp = namespace(stack)
@@ -599,10 +598,10 @@ def _side_by_side(stack: Array) -> Array:
     return xp.reshape(xp.permute_dims(stack, (1, 0, 2)), (a, K * b))
 
 
-def _towards(params: CommonParams) -> Array | None:
+def _towards(anchor: Array, origin: Array) -> Array | None:
     """(q,) the direction of the anchor, if the data are far from the origin."""
-    xp = namespace(params.origin)
-    length = xp.linalg.vector_norm(params.anchor)
-    if float(xp.linalg.vector_norm(params.origin)) <= 1.0 or float(length) == 0.0:
+    xp = namespace(origin)
+    length = xp.linalg.vector_norm(anchor)
+    if float(xp.linalg.vector_norm(origin)) <= 1.0 or float(length) == 0.0:
         return None
-    return params.anchor / length
+    return anchor / length

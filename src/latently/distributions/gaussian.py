@@ -69,6 +69,10 @@ class FullGaussian:
     def conditional(self) -> None:
         """There is no step over some of the parameters that would be worth its pass."""
 
+    def settled(self, params: FullParams) -> FullParams:
+        """There are no other coordinates."""
+        return params
+
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """How much memory a row takes in the kernel, and more, so that blocks stay in the cache."""
         return 12 * (D + K)
@@ -217,7 +221,7 @@ class FullGaussian:
         C = xp.where(diagonal, xp.exp(xp.clip(C, max=_LARGEST_LOG)), C)
         return self.clamped(FullParams(xp.reshape(vector[:size], like.means.shape), C @ transpose(C)))
 
-    def moved(self, params: FullParams, shift: Array, scale: Array) -> FullParams:
+    def moved(self, params: FullParams, weights: Array, shift: Array, scale: Array) -> FullParams:
         """The parameters of shift + scale * x."""
         return FullParams(shift + scale * params.means, params.covariances * scale[:, None] * scale[None, :])
 

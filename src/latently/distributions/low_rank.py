@@ -110,6 +110,10 @@ class LowRankGaussian:
     def conditional(self) -> None:
         """There is no step over some of the parameters that would be worth its pass."""
 
+    def settled(self, params: LowRankParams) -> LowRankParams:
+        """There are no other coordinates."""
+        return params
+
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """How much memory a row takes on its way through the kernel.
 
@@ -362,7 +366,7 @@ class LowRankGaussian:
         params = LowRankParams(xp.reshape(means, (K, D)), xp.reshape(loadings, (K, D, q)), deviation**2)
         return self.clamped(params)
 
-    def moved(self, params: LowRankParams, shift: Array, scale: Array) -> LowRankParams:
+    def moved(self, params: LowRankParams, weights: Array, shift: Array, scale: Array) -> LowRankParams:
         """The parameters of shift + scale * x."""
         return LowRankParams(
             shift + scale * params.means,

@@ -95,9 +95,15 @@ class Mixture:
     def clamped(self, params: MixtureParams) -> MixtureParams:
         return MixtureParams(params.weights, self.family.clamped(params.components))
 
+    def settled(self, params: MixtureParams) -> MixtureParams:
+        """The same density, in the coordinates that suit it best if the family has a choice."""
+        return MixtureParams(params.weights, self.family.settled(params.components))
+
     def moved(self, params: MixtureParams, shift: Array, scale: Array) -> MixtureParams:
         """The parameters of the mixture of shift + scale * x."""
-        return MixtureParams(params.weights, self.family.moved(params.components, shift, scale))
+        return MixtureParams(
+            params.weights, self.family.moved(params.components, params.weights, shift, scale)
+        )
 
     def to_vector(self, params: MixtureParams) -> Array:
         """All parameters as one vector without bounds: log weights, then the family's."""

@@ -36,6 +36,7 @@ from latently.core.saving import SavedMixin
 from latently.core.squarem import squarem
 from latently.core.stepwise import Batch, Online
 from latently.core.summary import Summary, summarise
+from latently.core.tree import mapped
 from latently.distributions.mixture import Mixture, drawn_rows, expected_rows, log_density, responsibilities
 from latently.mixture import _starts
 from latently.mixture._problem import Problem
@@ -205,7 +206,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         problem = self._problem(data)
         vars(self).pop("_online", None)
         result = self._fitted_in(problem)
-        self._store(self._from_kernel(problem.outward(result.params)))
+        self._keep(problem.outward(result.params))
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.history_ = like(np.array(result.history), problem.frame.shift)
         return self
@@ -380,7 +381,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             self.n_iter_ += 1
             self.n_passes_ += 1
         self._online = replace(problem, data=None, summary=replace(problem.summary, sample=None)), online
-        self._store(self._from_kernel(problem.outward(online.params)))
+        self._keep(problem.outward(online.params))
         return self
 
     def _checkpoint(self, problem):
@@ -553,7 +554,11 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         return self._to_kernel(self._fitted_parameters())
 
     def _parameters_in_main_memory(self):
-        return self._to_kernel({name: to_numpy(array) for name, array in self._fitted_parameters().items()})
+        return mapped(to_numpy, self._parameters())
+
+    def _keep(self, params):
+        """Makes the kernel's parameters, in the user's units, those of this estimator."""
+        self._store(self._from_kernel(params))
 
     def _store(self, fitted):
         for name, array in fitted.items():

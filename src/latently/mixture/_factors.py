@@ -45,7 +45,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBase
         means = self._rows_of(X, factor_means)
         if in_main_memory(self._rows_of(X, has_holes)).any():
             return means, self._rows_of(X, factor_covariances)
-        return means, self._kernel().prepare(self._parameters()).factor_covariances
+        kernel = self._kernel()
+        return means, kernel.family.factor_covariances(kernel.prepare(self._parameters()), None, 1)[0, ...]
 
     def transform(self, X, *, out=None):
         """Posterior means of the factors, averaged over components, (n_samples, n_factors)."""

@@ -42,8 +42,8 @@ def starting_values(
     """Yields `n_init` starts, in turn by k-means in the user's units and on standardised features.
 
     Units carry meaning in some tables and pictures and are arbitrary in others; the short runs that follow
-    tell which. From the third on features count in random proportion. With `in_dimensions`, every fourth start
-    is made in that many principal dimensions and every fourth is a partition by chance. Given `means`, or one
+    tell which. From the third on features count in random proportion. With `in_dimensions`, every fourth is
+    made in that many principal dimensions and every fourth is a partition by chance. Given `means`, or one
     component, leave nothing to chance: there is one start. Rows go only into parts that their labels allow.
     """
     X, weight, observed, allowed = block.X, block.weight, block.observed, block.allowed

@@ -343,15 +343,27 @@ def check_locations(name, array):
 
 def check_covariances(name, stack):
     """Symmetric and positive definite matrices (..., D, D)."""
-    deviation = np.sqrt(np.abs(np.diagonal(stack, axis1=-2, axis2=-1)))
-    rounding = (
-        1e-8 * deviation[..., :, None] * deviation[..., None, :]
-    )  # a product may differ in its last digits
-    if np.any(np.abs(stack - np.swapaxes(stack, -1, -2)) > rounding):
-        raise ValueError(f"{name} must be symmetric")
+    _check_symmetric(name, stack)
     try:
         np.linalg.cholesky(stack)
     except np.linalg.LinAlgError:
         raise ValueError(f"{name} must be positive definite") from None
     check_positive(f"the diagonal of {name}", np.diagonal(stack, axis1=-2, axis2=-1))
     return 0.5 * (stack + np.swapaxes(stack, -1, -2))
+
+
+def check_semidefinite(name, stack):
+    """Symmetric matrices (..., q, q) without negative eigenvalues, but for rounding."""
+    _check_symmetric(name, stack)
+    values = np.linalg.eigvalsh(stack)
+    if np.any(values[..., 0] < -1e-8 * np.abs(values[..., -1])):
+        raise ValueError(f"{name} must have no negative eigenvalues; the smallest is {values.min():.3g}")
+    return 0.5 * (stack + np.swapaxes(stack, -1, -2))
+
+
+def _check_symmetric(name, stack):
+    deviation = np.sqrt(np.abs(np.diagonal(stack, axis1=-2, axis2=-1)))
+    # a product may differ in its last digits
+    rounding = 1e-8 * deviation[..., :, None] * deviation[..., None, :]
+    if np.any(np.abs(stack - np.swapaxes(stack, -1, -2)) > rounding):
+        raise ValueError(f"{name} must be symmetric")

@@ -7,11 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from latently.backend.namespace import eye, zeros
+from latently.backend.namespace import contiguous, elsewhere, eye, to_numpy, zeros
+from latently.core.tree import mapped
 from latently.distributions import CommonLoadings, CommonParams, MixtureParams
 from latently.mixture._docs import shares_docs
 from latently.mixture._factors import FactorModel
-from latently.mixture._validation import check_covariances, check_integer, numbers
+from latently.mixture._validation import check_integer, check_semidefinite, numbers
+
+_FARTHEST = 1e12  # standard deviations that data may lie away from the origin
+_EXACT = ("anchor", "centre", "loadings", "latent_means", "latent_covariances", "basis")
 
 
 @shares_docs
@@ -40,6 +44,7 @@ class MCFA(FactorModel):
         A, with orthonormal columns.
     latent_means_ : ndarray of shape (n_components, n_factors)
     latent_covariances_ : ndarray of shape (n_components, n_factors, n_factors)
+        They may be singular: a component may have no variance along some factor.
     noise_variance_ : ndarray of shape (n_features,)
     means_ : ndarray of shape (n_components, n_features)
         Worked out when asked for, as `covariances_`.
@@ -167,7 +172,14 @@ class MCFA(FactorModel):
         return CommonLoadings(self.n_factors, floor)
 
     def _family_in(self, frame, floor):
-        return replace(self._family(floor), origin=-frame.shift / frame.scale)
+        origin = -frame.shift / frame.scale
+        distance = np.abs(to_numpy(origin))
+        if np.max(distance) > _FARTHEST:
+            raise ValueError(
+                f"feature {np.argmax(distance)} of X lies {np.max(distance):.1g} standard deviations away "
+                "from the origin, where MCFA, which has no free mean, has no digits left; subtract a constant"
+            )
+        return replace(self._family(floor), origin=origin)
 
     def _in_dimensions(self):
         return self.n_factors
@@ -192,34 +204,69 @@ class MCFA(FactorModel):
             latent_means=fitted["latent_means"],
             latent_covariances=fitted["latent_covariances"],
             noise_variance=psi,
+            basis=eye(A.shape[1], A),
         )
         return MixtureParams(fitted["weights"], components)
 
     def _from_kernel(self, params):
-        c = self._family(None).in_normal_form(params.components)
+        _, (A, xi, omega) = self._family(None).shown(params.components)
         return {
             "weights": params.weights,
-            "loadings": c.loadings,
-            "latent_means": c.latent_means,
-            "latent_covariances": c.latent_covariances,
-            "noise_variance": c.noise_variance,
+            "loadings": A,
+            "latent_means": xi,
+            "latent_covariances": omega,
+            "noise_variance": params.components.noise_variance,
         }
+
+    # The loadings that users see are orthonormal in their units, which costs digits where units differ by
+    # orders of magnitude or data lie far from the origin. So the kernel's own parameters are kept as well.
+
+    def _keep(self, params):
+        super()._keep(params)
+        kept, _ = self._family(None).shown(params.components)
+        self._set_exact(MixtureParams(params.weights, mapped(contiguous, kept)))
+
+    def _set_exact(self, params):
+        self._exact = self._fitted_parameters(), params
+
+    def _has_exact(self):
+        """Whether there are such parameters, and the fitted attributes are still those they belong to."""
+        shown = getattr(self, "_exact", (None,))[0]
+        return shown is not None and all(shown[name] is a for name, a in self._fitted_parameters().items())
+
+    def _parameters(self):
+        return self._exact[1] if self._has_exact() else super()._parameters()
+
+    def _exact_parameters(self):
+        return (
+            {name: getattr(self._exact[1].components, name) for name in _EXACT} if self._has_exact() else {}
+        )
+
+    def _set_exact_parameters(self, **given):
+        usual = super()._parameters()
+        for name in _EXACT:
+            expected = getattr(usual.components, name).shape
+            if name not in given or given[name].shape != expected:
+                raise ValueError(f"the exact {name} must have shape {expected}")
+        if set(given) != set(_EXACT):
+            raise ValueError(f"expected the exact parameters {_EXACT}, not {sorted(given)}")
+        self._set_exact(replace(usual, components=replace(usual.components, **given)))
+
+    def to(self, where):
+        moved = super().to(where)
+        moved._set_exact(mapped(lambda array: elsewhere(array, where), self._parameters()))
+        return moved
 
     def _completed(self, ours, given):
         if "loadings" in given:  # our factors in the basis of theirs
             basis = np.linalg.lstsq(given["loadings"], ours["loadings"], rcond=None)[0]
             omega = basis @ ours["latent_covariances"] @ basis.T
-            trace = 1e-6 * (np.trace(omega, axis1=1, axis2=2).mean() or 1.0)
-            ours = {
-                **ours,
-                "latent_means": ours["latent_means"] @ basis.T,
-                "latent_covariances": omega + trace * np.eye(len(basis)),
-            }
+            ours = {**ours, "latent_means": ours["latent_means"] @ basis.T, "latent_covariances": omega}
         return {**ours, **given}
 
     def _validated(self, name, value, D, shown_as):
         array = super()._validated(name, value, D, shown_as)
-        return check_covariances(shown_as, array) if name == "latent_covariances" else array
+        return check_semidefinite(shown_as, array) if name == "latent_covariances" else array
 
     def _n_features_of(self, given):
         loadings = numbers("loadings", given["loadings"])

@@ -1,0 +1,18 @@
+"""Data sets: real ones by name, and generators of synthetic ones."""
+
+from latently.datasets._load import load, names
+from latently.datasets._synthetic import (
+    load_noisy_seeds,
+    load_three_gaussians,
+    load_two_mode_class,
+    with_noise_features,
+)
+
+__all__ = [
+    "load",
+    "load_noisy_seeds",
+    "load_three_gaussians",
+    "load_two_mode_class",
+    "names",
+    "with_noise_features",
+]

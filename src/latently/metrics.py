@@ -1,0 +1,157 @@
+"""How well clusters agree with known classes.
+
+    n_ck = weight of the rows of class c in cluster k,    n = their sum
+
+    accuracy = max over one-to-one assignments a of  sum_k n_{a(k) k} / n
+    purity   = sum_k max_c n_ck / n
+
+Names of clusters mean nothing, so no measure here changes when classes or clusters are renamed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.utils import check_array, check_consistent_length
+
+__all__ = [
+    "adjusted_rand_score",
+    "clustering_accuracy",
+    "error_rate",
+    "normalized_mutual_info_score",
+    "purity",
+]
+
+
+def clustering_accuracy(labels_true, labels_pred, *, sample_weight=None):
+    """Share of the rows whose cluster is assigned to their class, at the best one-to-one assignment.
+
+    There may be more clusters than classes, or fewer; the rows of those left over count as wrong.
+
+    Parameters
+    ----------
+    labels_true : array-like of shape (n_samples,)
+        Classes: integers, strings or booleans.
+    labels_pred : array-like of shape (n_samples,)
+        Clusters, likewise; their names need not be those of the classes.
+    sample_weight : array-like of shape (n_samples,), optional
+
+    Returns
+    -------
+    float
+        In (0, 1]; 1 if clusters and classes are the same up to their names.
+
+    Examples
+    --------
+    >>> from latently.metrics import clustering_accuracy
+    >>> clustering_accuracy(["a", "a", "b", "b"], [1, 1, 0, 1])
+    0.75
+    """
+    table = _weights_by_class_and_cluster(labels_true, labels_pred, sample_weight)
+    return _share(table[linear_sum_assignment(table, maximize=True)], table)
+
+
+def error_rate(labels_true, labels_pred, *, sample_weight=None):
+    """Share of the rows that the best one-to-one assignment gets wrong: 1 - `clustering_accuracy`.
+
+    Parameters
+    ----------
+    labels_true, labels_pred, sample_weight
+        As for `clustering_accuracy`.
+
+    Returns
+    -------
+    float
+        In [0, 1).
+
+    Examples
+    --------
+    >>> from latently.metrics import error_rate
+    >>> error_rate(["a", "a", "b", "b"], [1, 1, 0, 1])
+    0.25
+    """
+    return 1.0 - clustering_accuracy(labels_true, labels_pred, sample_weight=sample_weight)
+
+
+def purity(labels_true, labels_pred, *, sample_weight=None):
+    """Share of the rows that are of the most frequent class of their cluster.
+
+    Several clusters may take the same class, so purity is never below `clustering_accuracy`, and one
+    cluster per row has purity 1: compare it at equal numbers of clusters only.
+
+    Parameters
+    ----------
+    labels_true, labels_pred, sample_weight
+        As for `clustering_accuracy`.
+
+    Returns
+    -------
+    float
+        In (0, 1].
+
+    Examples
+    --------
+    >>> from latently.metrics import clustering_accuracy, purity
+    >>> classes, clusters = ["a", "a", "b", "b"], [0, 1, 2, 2]
+    >>> purity(classes, clusters), clustering_accuracy(classes, clusters)
+    (1.0, 0.75)
+    """
+    table = _weights_by_class_and_cluster(labels_true, labels_pred, sample_weight)
+    return _share(table.max(axis=0), table)
+
+
+def _share(part, table):
+    # exact sums, so that a perfect agreement is 1 and not a rounding error below or above it
+    return math.fsum(part) / math.fsum(table.ravel())
+
+
+def _weights_by_class_and_cluster(labels_true, labels_pred, sample_weight):
+    """(n_classes, n_clusters) total weight of the rows of every class in every cluster."""
+    n_classes, classes = _codes(labels_true, "labels_true")
+    n_clusters, clusters = _codes(labels_pred, "labels_pred")
+    check_consistent_length(classes, clusters)
+    weights = _checked_weights(sample_weight, classes)
+    table = np.bincount(classes * n_clusters + clusters, weights, minlength=n_classes * n_clusters)
+    return table.reshape(n_classes, n_clusters)
+
+
+def _codes(labels, name):
+    """How many different labels there are, and for every row the number of its own, from 0."""
+    try:
+        labels = check_array(labels, ensure_2d=False, dtype=None, input_name=name)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must be one label per row, at least one row, none missing: {error}"
+        ) from None
+    if labels.ndim != 1:
+        raise ValueError(f"{name} must have shape (n_samples,), not {labels.shape}")
+    if labels.dtype == object and any(label is None for label in labels):
+        raise ValueError(f"{name} must be one label per row, none missing: it contains None")
+    try:
+        different, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise ValueError(
+            f"{name} must hold labels of one kind, such as integers or strings, not a mix"
+        ) from None
+    return len(different), codes
+
+
+def _checked_weights(sample_weight, rows):
+    if sample_weight is None:
+        return None
+    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if weights.shape != rows.shape:
+        raise ValueError(
+            f"sample_weight must have one entry per row, shape {rows.shape}, not {weights.shape}"
+        )
+    if (weights < 0).any():
+        raise ValueError("sample_weight must not be negative")
+    if not weights.any():
+        raise ValueError("sample_weight is zero for every row, so there is nothing to weigh")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.sum()):
+            raise ValueError("sample_weight sums to more than float64 can hold; rescale it")
+    return weights

@@ -1,0 +1,36 @@
+"""Table 3.3: user knowledge."""
+
+from __future__ import annotations
+
+from latently.datasets import load
+from latently.reproductions.d003._clustering import reproduction
+
+
+def load_rows(seed):
+    rows = load("user_knowledge")
+    return rows.X_train, rows.y_train
+
+
+REPRODUCTION = reproduction(
+    load_rows,
+    id="003/table-3.3",
+    title="MCFA, PCA+GMM and mPPCA on user knowledge",
+    source="Document 003, section 3.1.3, Table 3.3",
+    data="User knowledge, the 258 rows of the official training set, 5 features, 4 levels (24, 83, 88, 63).",
+    clusters=(2, 3, 4),
+    dimensions=(2, 3, 4),
+    restarts=32,
+    quick={"clusters": (4,), "dimensions": (2,)},
+    published="""
+    2 2  0.3891 -117 0.4474  0.4358 187 0.2469  0.4047  -3554 0.3912
+    2 3  0.3891  -87 0.4474  0.4514 212 0.2896  0.4008  -7658 0.4013
+    2 4  0.3891  -48 0.4474  0.4553 150 0.2442  0.3891 -16103 0.4242
+    3 2  0.3074 -126 0.4190  0.3735 210 0.3001  0.3463  -9509 0.3528
+    3 3  0.3035 -121 0.4242  0.3969 232 0.2924  0.3346  -7956 0.3926
+    3 4  0.3074  -22 0.4477  0.4786 159 0.1781  0.3035 -28548 0.4302
+    4 2  0.1634 -142 0.6456  0.4008 225 0.2771  0.4047  -8825 0.3084
+    4 3  0.1868  -92 0.6240  0.4591 230 0.2791  0.3774  -8158 0.3739
+    4 4  0.2451  -86 0.5901  0.4669 216 0.2593  0.3502 -23606 0.4224
+    """,
+    remarks=(),
+)

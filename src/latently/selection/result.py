@@ -1,0 +1,211 @@
+"""What a search found: the best model, the table of all, a plot and a page."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Criterion(NamedTuple):
+    column: str
+    label: str
+    higher_is_better: bool
+
+    @property
+    def direction(self):
+        return "higher is better" if self.higher_is_better else "lower is better"
+
+
+CRITERIA = {
+    "bic": Criterion("bic", "BIC", False),
+    "aic": Criterion("aic", "AIC", False),
+    "icl": Criterion("icl", "ICL", False),
+    "log_likelihood": Criterion("held_out_log_likelihood", "held-out log-likelihood per row", True),
+}
+_SHOWN = 5  # models that the short description lists
+
+_STYLE = """
+.latently-selection { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.9em; }
+.latently-selection th, .latently-selection td { padding: 0.3em 0.7em; text-align: right; color: inherit;
+  border-bottom: 1px solid rgba(128, 128, 128, 0.35); }
+.latently-selection td.text, .latently-selection th.text { text-align: left; }
+.latently-selection tr.best td { background: rgba(0, 158, 115, 0.22); font-weight: 600; }
+.latently-selection tr.failed td { opacity: 0.65; }
+"""
+_PAGE_STYLE = """
+:root { color-scheme: light dark; }
+body { font-family: system-ui, sans-serif; line-height: 1.45; margin: 2em auto; max-width: 72em;
+  padding: 0 1em; color: #1b1f24; background: #ffffff; }
+h1 { font-size: 1.35em; }
+img { max-width: 100%; background: #ffffff; border-radius: 6px; }
+.wide { overflow-x: auto; }
+@media (prefers-color-scheme: dark) { body { color: #e6e8ea; background: #16191d; } }
+"""
+
+
+class Selection:
+    """The result of :func:`select`.
+
+    Attributes
+    ----------
+    best_ : estimator
+        The best model, fitted to all rows.
+    best_params_ : dict
+        Its place in the grid.
+    best_score_ : float
+        Its criterion.
+    table_ : pandas.DataFrame
+        A row for each cell, in the order of the grid: its parameters, then
+
+        - `log_likelihood` per row of the data fitted to, `n_parameters`, `bic`, `aic`, `icl`;
+        - `n_iter` and `converged` of the fit;
+        - `held_out_log_likelihood` and `held_out_standard_error` over folds, if that was the criterion;
+        - `seconds` that all fits of the cell took;
+        - `refits`, how often it was fitted again because a smaller model was more likely, and `started_from`,
+          where the fit that was kept then began: empty if that is the first fit;
+        - `error`, what went wrong: empty if nothing did;
+        - `rank` by the criterion, 1 for the best: missing where there was an error.
+    estimators_ : list
+        The models fitted to all rows, in the order of the table; None where the fit failed.
+    criterion : str
+    """
+
+    def __init__(self, criterion, table, cells, estimators):
+        self.criterion = criterion
+        self.estimators_ = estimators
+        score = table[self._kind.column].where(table["error"] == "").dropna()
+        keys = table.loc[score.index, ["n_parameters"]]
+        keys["loss"] = -score if self._kind.higher_is_better else score
+        order = keys.sort_values(["loss", "n_parameters"], kind="stable").index  # of equals, the smaller
+        ranks = {row: rank for rank, row in enumerate(order, 1)}
+        self.table_ = table.assign(rank=[ranks.get(row) for row in table.index]).astype({"rank": "Int64"})
+        self.best_, self.best_params_ = estimators[order[0]], cells[order[0]]
+        self.best_score_ = float(score[order[0]])
+
+    def plot(self, ax=None):
+        """Draw the criterion over the grid.
+
+        Two parameters that are numbers span a heat map, one for every combination of the others. Otherwise
+        there are curves, one for every combination of the parameters that are not on the axis.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, or one for each heat map, optional
+            Where to draw; by default in a new figure.
+
+        Returns
+        -------
+        latently.plots.selection.SelectionDisplay
+            With the numbers that were drawn, `axes_` and `figure_`.
+        """
+        return self._display().plot(ax)
+
+    def to_html(self, path=None):
+        """A page with the plot and the table, best models first, that needs nothing but itself.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it as well.
+
+        Returns
+        -------
+        str
+        """
+        kind = self._kind
+        title = f"{type(self.best_).__name__}: {len(self.table_)} models compared by {kind.label}"
+        picture = base64.b64encode(self._display().svg()).decode("ascii")
+        page = (
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{escape(title)}</title>\n<style>{_PAGE_STYLE}</style>\n</head>\n<body>\n"
+            f"<h1>{escape(title)}</h1>\n<p>{escape(self._sentence())}</p>\n"
+            f'<img src="data:image/svg+xml;base64,{picture}" alt="{escape(kind.label)} over the grid">\n'
+            f'<div class="wide">{self._html_table()}</div>\n</body>\n</html>\n'
+        )
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
+
+    def __repr__(self):
+        shown = self.table_.sort_values("rank").head(_SHOWN)
+        columns = [*self._parameters, "log_likelihood", "n_parameters", self._kind.column, "rank"]
+        return f"{self._sentence()}\n{shown[columns].to_string(index=False)}"
+
+    def _repr_html_(self):
+        return f"<p>{escape(self._sentence())}</p>{self._html_table()}"
+
+    @property
+    def _kind(self):
+        return CRITERIA[self.criterion]
+
+    @property
+    def _parameters(self):
+        """The columns of the table that the grid is made of."""
+        return list(self.table_.columns[: self.table_.columns.get_loc("log_likelihood")])
+
+    def _display(self):
+        try:
+            from latently.plots.selection import SelectionDisplay
+        except ImportError as error:
+            raise ImportError("plots need matplotlib: pip install 'latently[plots]'") from error
+        column, label, higher_is_better = self._kind
+        return SelectionDisplay(
+            self.table_[self.table_["rank"].notna()],
+            self._parameters,
+            column,
+            label=label,
+            higher_is_better=higher_is_better,
+            error_column="held_out_standard_error" if higher_is_better else None,
+        )
+
+    def _sentence(self):
+        table, kind = self.table_, self._kind
+        text = (
+            f"The best of {len(table)} {type(self.best_).__name__} models has "
+            f"{cell_name(self.best_params_)}: {kind.label} {shown(self.best_score_)} ({kind.direction})."
+        )
+        for number, what in (
+            ((table["started_from"] != "").sum(), "began at a smaller model, which was more likely before"),
+            ((~table["converged"].fillna(True)).sum(), "did not converge"),
+            ((table["error"] != "").sum(), "failed, see the column error"),
+        ):
+            text += f" {number} {what}." if number else ""
+        return text
+
+    def _html_table(self):
+        """The table by rank; what failed comes last, and columns that say nothing are left out."""
+        silent = [name for name in ("refits", "started_from", "error") if not self.table_[name].any()]
+        table = self.table_.sort_values("rank", kind="stable", na_position="last").drop(columns=silent)
+        table = table[["rank", *table.columns.drop("rank")]].astype(object)
+        names = "".join(f"<th>{escape(str(name).replace('_', ' '))}</th>" for name in table.columns)
+        lines = []
+        for (_, row), missing in zip(table.iterrows(), table.isna().to_numpy(), strict=True):
+            kind = ' class="failed"' if missing[0] else ' class="best"' if row["rank"] == 1 else ""
+            texts = [
+                shown(value, empty=hidden and name not in self._parameters)
+                for (name, value), hidden in zip(row.items(), missing, strict=True)
+            ]
+            sides = [' class="text"' if isinstance(value, str) else "" for value in row]
+            cells = (f"<td{side}>{escape(text)}</td>" for side, text in zip(sides, texts, strict=True))
+            lines.append(f"<tr{kind}>{''.join(cells)}</tr>")
+        return (
+            f'<style>{_STYLE}</style><table class="latently-selection">\n<thead><tr>{names}</tr></thead>\n'
+            "<tbody>\n" + "\n".join(lines) + "\n</tbody>\n</table>"
+        )
+
+
+def cell_name(params):
+    """The parameters of a cell, as one would write them in a call."""
+    return ", ".join(f"{name}={value!r}" for name, value in params.items())
+
+
+def shown(value, empty=False):
+    """A value of the table in a few characters."""
+    if empty:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.1f}" if abs(value) >= 1000 else f"{value:.4f}"
+    return str(value)

@@ -1,0 +1,448 @@
+"""A search over the parameters of a mixture.
+
+Cells, the points of the grid, are fitted side by side, each fit on one core: then the numbers are the same
+however many run at once. Cells that nesting shows to have a poor optimum are fitted again (`nesting`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cache
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold, ParameterGrid, check_cv
+from sklearn.utils import _safe_indexing, check_random_state
+from threadpoolctl import ThreadpoolController
+
+from latently.backend.placement import one_blas_thread, row_threads
+from latently.mixture._base import in_main_memory
+from latently.mixture._validation import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_seed,
+    check_weights,
+)
+from latently.selection.nesting import is_nested, start_from
+from latently.selection.result import CRITERIA, Selection, cell_name
+
+_NEEDED = ("fit", "score_samples", "score", "predict_proba", "n_parameters", "get_params")
+_COLUMNS = {
+    "log_likelihood": "float64",
+    "n_parameters": "Int64",  # the kind of pandas that has room for missing numbers
+    "bic": "float64",
+    "aic": "float64",
+    "icl": "float64",
+    "n_iter": "Int64",
+    "converged": "boolean",
+}
+_QUICK = 1.0  # seconds of work for which no processes are started unasked
+_TOLERANCE = 1e-5  # what a log-likelihood per row is known to, relative to its size
+_ATTEMPTS = 3  # fits from the optimum of a nested model, for each cell
+
+
+def select(
+    estimator,
+    X,
+    grid,
+    criterion="bic",
+    n_jobs=None,
+    *,
+    cv=5,
+    sample_weight=None,
+    random_state=None,
+    warm_starts=True,
+    verbose=0,
+):
+    """Fit a mixture with every combination of parameters and find the best by a criterion.
+
+    Parameters
+    ----------
+    estimator : mixture
+        For example ``MFA()``. It is left as it is; copies are fitted.
+    X : array-like of shape (n_samples, n_features), path or blocks
+        What `estimator.fit` takes. The criterion "log_likelihood" needs an array or a data frame, of which
+        rows can be taken.
+    grid : dict or list of dicts
+        Parameters and the values they take, as for scikit-learn's `ParameterGrid`.
+    criterion : {"bic", "aic", "icl", "log_likelihood"}, default="bic"
+        The first three are lower for better models and are taken on the rows fitted to. "log_likelihood" is
+        the mean log density of rows that were held out; higher is better.
+    n_jobs : int or None
+        Fits to run at once, each on one core; -1 is one for every core. By default those of the first second
+        run here, and what is then left on all cores. The result does not depend on it.
+    cv : int or splitter, default=5
+        For "log_likelihood": the number of folds, of rows in an order drawn by `random_state`, or one of
+        scikit-learn's splitters.
+    sample_weight : array-like of shape (n_samples,), optional
+        How often each row counts, in fits and in the criteria.
+    random_state : int, RandomState or None
+        Given to the estimator if its own is None, the same for every cell.
+    warm_starts : bool, default=True
+        Whether to fit a cell again where a cell nested in it (fewer components, say) has a higher likelihood:
+        from the optimum of that cell, up to three times. The better fit is kept.
+    verbose : int, default=0
+        Whether to show progress.
+
+    Returns
+    -------
+    Selection
+        `best_`, `best_params_`, `best_score_`, `table_`, `estimators_`, `plot()` and `to_html()`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from latently.mixture import GaussianMixture
+    >>> from latently.selection import select
+    >>> grid = {"n_components": range(1, 4), "covariance_type": ["full", "tied"]}
+    >>> found = select(GaussianMixture(), load_iris().data, grid, random_state=0)
+    >>> found.best_params_
+    {'covariance_type': 'full', 'n_components': 2}
+    """
+    pandas = _pandas()
+    _check_estimator(estimator)
+    check_choice("criterion", criterion, CRITERIA)
+    check_flag("warm_starts", warm_starts)
+    check_seed(random_state)
+    if not isinstance(verbose, (bool, np.bool_)):
+        check_integer("verbose", verbose, least=0)
+    n_jobs = _checked_jobs(n_jobs, X)
+    cells = _checked_cells(estimator, grid)
+    seed = random_state if isinstance(random_state, Integral) else _drawn_seed(random_state)
+    X = np.asarray(X) if isinstance(X, (list, tuple)) else X
+    parts = [None, *_folds(cv, X, seed)] if criterion == "log_likelihood" else [None]
+    if sample_weight is not None:
+        sample_weight = check_weights(sample_weight, _row_count(X))
+
+    search = _Search(estimator, X, sample_weight, cells, parts, int(seed), n_jobs, bool(verbose))
+    search.fit_all()
+    if warm_starts:
+        search.mend()
+    search.complain()
+    table = pandas.DataFrame(search.rows()).astype(_COLUMNS)
+    return Selection(criterion, table, cells, [search.fits[cell, 0].model for cell in range(len(cells))])
+
+
+# -- what the user gave ----------------------------------------------------------------------------------
+
+
+def _pandas():
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("select makes a table and needs pandas: pip install 'latently[csv]'") from error
+    return pandas
+
+
+def _check_estimator(estimator):
+    if isinstance(estimator, type):
+        raise TypeError(f"estimator must be an object, not a class; write {estimator.__name__}()")
+    missing = [name for name in _NEEDED if not hasattr(estimator, name)]
+    if missing:
+        raise TypeError(
+            f"estimator must be a mixture, such as MFA(), but {type(estimator).__name__} "
+            f"has no {' and no '.join(missing)}"
+        )
+    if getattr(estimator, "checkpoint", None) is not None:
+        raise ValueError("estimator has a checkpoint, which all fits would share; set checkpoint=None")
+
+
+def _checked_jobs(n_jobs, X):
+    """A number of jobs; None where we may choose."""
+    if n_jobs is None:
+        if effective_n_jobs(None) > 1:  # by joblib.parallel_config
+            return effective_n_jobs(None)
+        here_only = not (isinstance(X, (list, tuple, np.ndarray, str, os.PathLike)) or hasattr(X, "iloc"))
+        return 1 if here_only or _is_dask(X) else None
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0:
+        raise ValueError(f"n_jobs must be None, a number of jobs or -1 for every core, not {n_jobs!r}")
+    return int(n_jobs)
+
+
+def _checked_cells(estimator, grid):
+    """The parameters of every cell."""
+    try:
+        cells = list(ParameterGrid(grid))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"grid must be a dict of parameters and lists of values, or a list of such dicts: {error}"
+        ) from error
+    names = {name for cell in cells for name in cell}
+    if not names:
+        raise ValueError("grid is empty; give at least one parameter, such as {'n_components': range(1, 7)}")
+    own = estimator.get_params()
+    unknown = sorted(names - own.keys())
+    if unknown:
+        raise ValueError(
+            f"grid has the parameter {unknown[0]!r}, which {type(estimator).__name__} has not; "
+            f"it has {', '.join(sorted(own))}"
+        )
+    if "checkpoint" in names:
+        raise ValueError("grid has the parameter 'checkpoint'; leave it out")
+    return cells
+
+
+def _drawn_seed(random_state):
+    return check_random_state(random_state).randint(2**31 - 1)
+
+
+def _folds(cv, X, seed):
+    """Rows to fit to and rows to hold out, fold by fold."""
+    if _is_dask(X) or not (hasattr(X, "shape") and hasattr(X, "__getitem__")):
+        raise TypeError(
+            f"criterion='log_likelihood' takes rows of X by their numbers, which {type(X).__name__} does not "
+            "allow; give an array or a data frame, or choose 'bic', 'aic' or 'icl'"
+        )
+    if isinstance(cv, Integral):
+        check_integer("cv", cv, least=2, or_else="a splitter")
+        cv = KFold(cv, shuffle=True, random_state=seed)
+    return list(check_cv(cv).split(np.zeros((X.shape[0], 1))))
+
+
+def _row_count(X):
+    if not hasattr(X, "shape") or not isinstance(X.shape[0], Integral):
+        raise TypeError("sample_weight needs X in memory: an array or a data frame")
+    return X.shape[0]
+
+
+def _is_dask(X):
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+# -- one fit ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What came of a fit to all rows, or to those of one fold."""
+
+    model: Any = None
+    numbers: dict[str, Any] = field(default_factory=dict)  # columns of the table
+    log_likelihood: float = -np.inf  # per row, of the rows fitted to
+    held_out: float = np.nan  # per row, of the others
+    seconds: float = 0.0
+    started_from: str = ""
+    error: str = ""
+    warned: tuple = ()  # category and text of each warning given in another process
+
+
+def fit_one(estimator, params, start, X, weight, part, home):
+    """A fit with `params` from `start`, if that is not empty; `part` is a fold, or None for all rows.
+
+    `home` is the process that searches. It records warnings for all its threads, others record their own.
+    """
+    began = time.perf_counter()
+    abroad = os.getpid() != home
+    recording = warnings.catch_warnings(record=True) if abroad else nullcontext([])
+    with recording as caught, one_blas_thread(), _openmp().limit(limits=1):
+        if abroad:
+            warnings.simplefilter("always", UserWarning)
+        try:
+            model = clone(estimator).set_params(**params)
+            own = {name: model.get_params(deep=False)[name] for name in start}
+            fit = _fitted(model.set_params(**start), X, weight, part)
+            model.set_params(**own)
+        except Exception as error:  # what goes wrong in one cell leaves the others alone
+            fit = Fit(error=f"{type(error).__name__}: {error}")
+    warned = tuple((warning.category, str(warning.message)) for warning in caught)
+    return replace(fit, seconds=time.perf_counter() - began, warned=warned)
+
+
+@cache
+def _openmp():
+    return ThreadpoolController().select(user_api="openmp")  # k-means runs on it
+
+
+def _fitted(model, X, weight, part):
+    if part is None:
+        numbers = criteria(model.fit(X, sample_weight=weight), X, weight)
+        numbers |= {"n_iter": model.n_iter_, "converged": model.converged_}
+        return Fit(model, numbers, numbers["log_likelihood"])
+    (seen, its_weight), (others, their_weight) = (
+        (_safe_indexing(X, rows), None if weight is None else weight[rows]) for rows in part
+    )
+    model.fit(seen, sample_weight=its_weight)
+    held_out = model.score(others, sample_weight=their_weight)
+    if np.isnan(held_out):
+        raise ValueError("the log-likelihood of the rows held out is not a number")
+    return Fit(model, {}, model.score(seen, sample_weight=its_weight), held_out)
+
+
+def criteria(model, X, weight=None):
+    """Log-likelihood per row, BIC, AIC and ICL of a fitted mixture; weights count as copies of rows."""
+    scores = in_main_memory(model.score_samples(X))
+    resp = in_main_memory(model.predict_proba(X))
+    weight = np.ones(len(scores)) if weight is None else weight
+    n, total, m = weight.sum(), weight @ scores, model.n_parameters()
+    if not np.isfinite(total):
+        raise ValueError(f"the log-likelihood is {total}")
+    entropy = -np.sum(weight[:, None] * resp * np.log(np.where(resp > 0, resp, 1.0)))
+    bic = -2 * total + m * np.log(n)
+    return {
+        "log_likelihood": float(total / n),
+        "n_parameters": m,
+        "bic": float(bic),
+        "aic": float(-2 * total + 2 * m),
+        "icl": float(bic + 2 * entropy),
+    }
+
+
+# -- all fits --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Search:
+    estimator: Any
+    X: Any
+    weight: Any
+    cells: list
+    parts: list  # None for all rows, then folds
+    seed: int
+    n_jobs: int | None
+    verbose: bool
+
+    def __post_init__(self):
+        own = self.estimator.get_params(deep=False)
+        seeded = {"random_state": self.seed} if own.get("random_state", 0) is None else {}
+        self.params = [{**seeded, **cell} for cell in self.cells]  # what the copy of each cell is given
+        self.complete = [{**own, **params} for params in self.params]
+        self.fits = {}  # by cell and part, as numbers
+        self.refits, self.seconds = Counter(), Counter()  # by cell
+        self.warned = Counter()  # by category and text
+
+    def fit_all(self):
+        """A fit for every cell and part."""
+        keys = [(cell, part) for cell in range(len(self.cells)) for part in range(len(self.parts))]
+        self.fits = self._run({key: {} for key in keys}, type(self.estimator).__name__)
+        if all(map(self._error, range(len(self.cells)))):
+            raise ValueError(
+                f"no cell of the grid could be fitted; with {cell_name(self.cells[0])}: {self._error(0)}"
+            )
+
+    def mend(self):
+        """Fits cells again that are less likely than one nested in them, as long as there are such."""
+        good = [cell for cell in range(len(self.cells)) if not self._error(cell)]
+        nested = {
+            cell: [other for other in good if is_nested(self.complete[other], self.complete[cell])]
+            for cell in good
+        }
+        attempts = Counter()
+        while True:
+            starts, origins = {}, {}
+            for (cell, part), fit in self.fits.items():
+                candidates = [(other, part) for other in nested.get(cell, ())]
+                better = max(candidates, key=lambda key: self.fits[key].log_likelihood, default=(cell, part))
+                gap = self.fits[better].log_likelihood - fit.log_likelihood
+                poor = gap > _TOLERANCE * max(1.0, abs(fit.log_likelihood))
+                if poor and attempts[cell, part] < _ATTEMPTS:
+                    starts[cell, part], origins[cell, part] = self._start(cell, better, attempts[cell, part])
+                    attempts[cell, part] += 1
+            if not starts:
+                return
+            for key, fit in self._run(starts, "Poor optima again").items():
+                self.refits[key[0]] += 1
+                if fit.log_likelihood > self.fits[key].log_likelihood:
+                    self.fits[key] = replace(fit, started_from=origins[key])
+
+    def _start(self, cell, better, attempt):
+        """Starting values at the better fit, and a name for them; another seed where that is no start."""
+        rng = np.random.default_rng([self.seed, attempt])
+        start = start_from(self.fits[better].model, self.complete[cell], rng)
+        if start is not None:
+            return start, cell_name(self.cells[better[0]])
+        seed = self.seed + 1 + attempt
+        return {"random_state": seed}, f"random_state={seed}"
+
+    def _error(self, cell):
+        return next((e for part in range(len(self.parts)) if (e := self.fits[cell, part].error)), "")
+
+    def _run(self, starts, title):
+        """Fits by cell and part, from the starting values given for each."""
+        jobs = [
+            delayed(fit_one)(
+                self.estimator, self.params[cell], start, self.X, self.weight, self.parts[part], os.getpid()
+            )
+            for (cell, part), start in starts.items()
+        ]
+        n_cores = row_threads()
+        # BLAS is limited here too, for all threads: a thread of ours might not be allowed to.
+        with warnings.catch_warnings(record=True) as caught, one_blas_thread():
+            warnings.simplefilter("always", UserWarning)
+            results = side_by_side(jobs, self.n_jobs, n_cores)
+            fits = list(shown(results, len(jobs), title) if self.verbose else results)
+        self.warned.update((warning.category, str(warning.message)) for warning in caught)
+        for (cell, _), fit in zip(starts, fits, strict=True):
+            self.seconds[cell] += fit.seconds
+            self.warned.update(fit.warned)
+        return dict(zip(starts, fits, strict=True))
+
+    def complain(self):
+        """One warning that sums up those of all fits."""
+        if not self.warned:
+            return
+        convergence = all(issubclass(category, ConvergenceWarning) for category, _ in self.warned)
+        common = self.warned.most_common(3)
+        listed = "; ".join(f"{count} x {text}" for (_, text), count in common)
+        more = ", and others" if len(self.warned) > len(common) else ""
+        warnings.warn(
+            f"some fits of the search gave warnings: {listed}{more}",
+            ConvergenceWarning if convergence else UserWarning,
+            stacklevel=3,  # where `select` was called
+        )
+
+    def rows(self):
+        """The rows of the table."""
+        names = sorted({name for cell in self.cells for name in cell})
+        for cell, complete in enumerate(self.complete):
+            fit, *folds = (self.fits[cell, part] for part in range(len(self.parts)))
+            yield {
+                **{name: complete[name] for name in names},
+                **{name: fit.numbers.get(name) for name in _COLUMNS},
+                **(_held_out([fold.held_out for fold in folds]) if folds else {}),
+                "seconds": self.seconds[cell],
+                "refits": self.refits[cell],
+                "started_from": fit.started_from,
+                "error": self._error(cell),
+            }
+
+
+def _held_out(scores):
+    """Mean over folds and its standard error."""
+    mean = np.mean(scores)
+    error = np.std(scores, ddof=1) / np.sqrt(len(scores)) if np.isfinite(mean) else np.nan
+    return {"held_out_log_likelihood": mean, "held_out_standard_error": error}
+
+
+def side_by_side(jobs, n_jobs, n_cores):
+    """Results of joblib's delayed calls, in order, as they come."""
+    if n_jobs is None:
+        began = time.perf_counter()
+        while jobs and time.perf_counter() - began < _QUICK:
+            (function, args, kwargs), *jobs = jobs
+            yield function(*args, **kwargs)
+        n_jobs = n_cores
+    if jobs:
+        yield from Parallel(n_jobs=min(n_jobs, len(jobs)), return_as="generator")(jobs)
+
+
+def shown(results, n_results, title):
+    """The results, with a bar where rich is installed, and else with a line for each tenth of them."""
+    try:
+        from rich.progress import track
+    except ImportError:
+        for number, result in enumerate(results, 1):
+            if number * 10 // n_results > (number - 1) * 10 // n_results:
+                print(f"{title}: {number} of {n_results} fits")
+            yield result
+        return
+    yield from track(results, description=title, total=n_results)

@@ -1,0 +1,332 @@
+"""What is particular to mixtures of common factor analysers."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris, load_wine
+from sklearn.preprocessing import StandardScaler
+
+import latently
+from latently.mixture import MCFA, MFA, FactorAnalysis, GaussianMixture
+from tests.contracts.models import COMMON, FA, assert_same, rows
+from tests.oracles import mcfa as oracle
+
+EXACT = {"noise_floor": 0.0, "tol": 0.0, "accelerate": None}  # max_iter=n runs exactly n EM steps
+SHORT = {"max_iter": 15, "tol": 0.0, "n_init": 2, "random_state": 0}
+FASHIONS = {
+    "EM": {"accelerate": None},
+    "squarem": {"accelerate": "squarem"},
+    "mini-batches": {"mini_batch": 20},
+    "single precision": {"dtype": "float32"},
+    "blocks": {"batch_size": 7},
+}
+
+
+def problem(seed, N=60, D=5, K=3, q=2):
+    """Rows of the model, and the parameters that made them."""
+    theta = COMMON.example(np.random.default_rng(seed), D, K, q, spread=4.0)
+    return COMMON.known(theta).sample(N, random_state=seed)[0], theta
+
+
+def assert_normal(model, atol=1e-10):
+    A, Omega = model.loadings_, model.latent_covariances_
+    np.testing.assert_allclose(A.T @ A, np.eye(A.shape[1]), atol=atol)
+    np.testing.assert_array_equal(Omega, np.swapaxes(Omega, 1, 2))
+    assert np.all(np.linalg.eigvalsh(Omega) >= -1e-12 * np.abs(Omega).max())
+
+
+def assert_sensible(model, X):
+    """All finite, in normal form, never falling, and the last of history_ the score."""
+    for name, array in COMMON.theta(model).items():
+        assert np.all(np.isfinite(array)), name
+    assert np.all(model.noise_variance_ > 0)
+    assert_normal(model)
+    assert np.all(np.diff(model.history_) >= -1e-9 * (1 + np.abs(model.history_[1:])))
+    assert model.score(X) == pytest.approx(model.history_[-1], rel=1e-5, abs=1e-5)
+    assert np.all(np.isfinite(model.transform(X)))
+
+
+# -- the normal form ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fashion", FASHIONS)
+@pytest.mark.parametrize("holes", [False, True], ids=["", "holes"])
+def test_fits_end_in_the_normal_form(fashion, holes):
+    X, _ = problem(0)
+    if holes:
+        X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    model = MCFA(3, 2, **{**SHORT, **FASHIONS[fashion]}).fit(X)
+    assert_normal(model)
+    assert_normal(model.partial_fit(X))
+
+
+@pytest.mark.parametrize("q", [1, 2, 5])
+def test_the_normal_form_is_that_of_cholesky(q):
+    """U of U'U = A'A is upper triangular with a positive diagonal: from given values there is one result."""
+    X, _ = problem(1)
+    start = COMMON.example(np.random.default_rng(2), 5, 3, q)
+    model = COMMON.started(start, max_iter=0, **EXACT).fit(X)
+    U = model.loadings_.T @ start["loadings"]
+    np.testing.assert_allclose(U, np.triu(U), atol=1e-12)
+    assert np.all(np.diag(U) > 0)
+    np.testing.assert_allclose(model.latent_means_, start["latent_means"] @ U.T, rtol=1e-10, atol=1e-12)
+    expected = U @ start["latent_covs"] @ U.T
+    np.testing.assert_allclose(model.latent_covariances_, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_coordinates_of_the_factors_do_not_matter(seed):
+    """(A C^-1, C xi, C Omega C') are the same start; with an upper triangular C even the same numbers."""
+    X, _ = problem(seed)
+    rng = np.random.default_rng(seed)
+    start = COMMON.narrower(COMMON.example(rng, 5, 3, 2), 4.0)
+    here = COMMON.started(start, max_iter=3, **EXACT).fit(X)
+    for upper in (False, True):
+        C = rng.normal(size=(2, 2)) + 3 * np.eye(2)
+        C = np.triu(C) if upper else C
+        other = dict(zip(start, oracle.turned(C, *start.values()), strict=True))
+        there = COMMON.started(other, max_iter=3, **EXACT).fit(X)
+        np.testing.assert_allclose(there.history_, here.history_, rtol=1e-10)
+        np.testing.assert_allclose(there.means_, here.means_, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(there.covariances_, here.covariances_, rtol=1e-7, atol=1e-8)
+        if not upper:
+            continue
+        first = COMMON.theta(COMMON.started(start, max_iter=0, **EXACT).fit(X))
+        again = COMMON.theta(COMMON.started(other, max_iter=0, **EXACT).fit(X))
+        assert_same(again, first)
+
+
+def test_known_parameters_are_kept_as_they_are_until_a_fit():
+    X, theta = problem(3)
+    known = COMMON.known(theta)
+    np.testing.assert_array_equal(known.loadings_, theta["loadings"])
+    normal = COMMON.known(COMMON.normal_form(theta))
+    np.testing.assert_allclose(known.score_samples(X), normal.score_samples(X), rtol=1e-10)
+    U = normal.loadings_.T @ theta["loadings"]
+    np.testing.assert_allclose(known.transform(X) @ U.T, normal.transform(X), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(known.reconstruct(X), normal.reconstruct(X), rtol=1e-9, atol=1e-10)
+
+
+def test_factors_and_rows():
+    X, _ = problem(4)
+    model = MCFA(3, 2, **SHORT).fit(X)
+    Z = model.transform(X)
+    means, _ = model.factor_posterior(X)
+    np.testing.assert_allclose(Z, np.einsum("nk,nkq->nq", model.predict_proba(X), means), atol=1e-10)
+    np.testing.assert_allclose(model.inverse_transform(Z), Z @ model.loadings_.T, atol=1e-12)
+    np.testing.assert_allclose(model.reconstruct(X), model.inverse_transform(Z), atol=1e-10)
+    np.testing.assert_allclose(model.means_, model.inverse_transform(model.latent_means_), atol=1e-10)
+
+
+# -- no free mean --------------------------------------------------------------------------------------------
+
+
+def test_moving_the_rows_changes_the_model():
+    X, _ = problem(5, N=200, D=6, K=2, q=1)
+    fits = [MCFA(2, 1, random_state=0).fit(X + offset).history_[-1] for offset in (0.0, 10.0)]
+    assert fits[0] > fits[1] + 0.05  # as made: all means on one line through the origin
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6, 1e8], ids="{:g}".format)
+def test_rows_far_from_the_origin(offset, seed):
+    """Seen from the origin all rows are in one direction, which takes one factor; others are for the rest."""
+    X = rows(np.random.default_rng(seed), 80, 4) + offset * np.array([1.0, -1.0, 0.5, 2.0])
+    for q in (1, 3):
+        model = MCFA(2, q, **{**SHORT, "max_iter": 40}).fit(X)
+        assert_sensible(model, X)
+        deviation = X.std(axis=0)
+        overall = model.weights_ @ model.means_
+        assert np.all(np.abs(overall - X.mean(axis=0)) < 0.5 * deviation)
+        total = np.diagonal(model.covariances_, axis1=1, axis2=2)
+        assert np.all(np.sqrt(total) < 5 * deviation)
+    # two factors are left beside the mean, and two components, though the steps are few
+    assert model.history_[-1] > FactorAnalysis(1).fit(X).history_[-1] - 0.05
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e8], ids="{:g}".format)
+def test_far_from_the_origin_the_mean_costs_one_factor(offset):
+    """Of K = 1 and rows far away, q factors are a free mean and q - 1 factors: the mean is never in doubt."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1)) @ rng.normal(size=(1, 5)) * 2 + rng.normal(size=(300, 5))
+    moved = np.round(X * 1024) / 1024 + offset
+    free_mean = FactorAnalysis(1).fit(moved).history_[-1]
+    one_more = MCFA(1, 2).fit(moved)
+    assert_sensible(one_more, moved)
+    assert one_more.history_[-1] > free_mean - 1e-3
+    np.testing.assert_allclose(one_more.means_[0] - offset, moved.mean(axis=0) - offset, atol=1e-2)
+
+
+# -- models that are the same --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("holes", [False, True], ids=["", "holes"])
+def test_it_is_a_mixture_of_factor_analysers_with_shared_noise(seed, holes):
+    X, theta = problem(seed, q=1 + seed)
+    if holes:
+        X[np.random.default_rng(seed).random(X.shape) < 0.2] = np.nan
+    known = COMMON.known(theta)
+    twin = MFA.from_parameters(
+        weights=known.weights_,
+        means=known.means_,
+        loadings=known.loadings_ @ np.linalg.cholesky(known.latent_covariances_),
+        noise_variance=np.tile(known.noise_variance_, (3, 1)),
+        shared_noise=True,
+    )
+    np.testing.assert_allclose(known.score_samples(X), twin.score_samples(X), rtol=1e-10)
+    np.testing.assert_allclose(known.predict_proba(X), twin.predict_proba(X), atol=1e-10)
+    np.testing.assert_allclose(known.reconstruct(X), twin.reconstruct(X), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(known.impute(X), twin.impute(X), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_mixture_that_contains_it_fits_no_worse(seed):
+    X = rows(np.random.default_rng(seed), 150, 5)
+    common = MCFA(2, 2, random_state=seed).fit(X)
+    free = MFA(
+        2,
+        2,
+        shared_noise=True,
+        weights_init=common.weights_,
+        means_init=common.means_,
+        loadings_init=common.loadings_ @ np.linalg.cholesky(common.latent_covariances_),
+        noise_init=np.tile(common.noise_variance_, (2, 1)),
+    ).fit(X)
+    assert free.history_[0] == pytest.approx(common.history_[-1], rel=1e-9)
+    assert free.history_[-1] > common.history_[-1] + 0.01
+    assert free.n_parameters() > common.n_parameters()
+
+
+def test_one_component_has_the_density_of_factor_analysis():
+    X, theta = problem(6, K=1)
+    _, means, loadings, noise = oracle.as_mfa(*theta.values())
+    one = FA.known({"weights": np.ones(1), "means": means, "loadings": loadings, "noise": noise})
+    np.testing.assert_allclose(COMMON.known(theta).score_samples(X), one.score_samples(X), rtol=1e-10)
+
+
+@pytest.mark.parametrize("width", [1.0, 1e-6])
+def test_one_component_with_a_factor_more_is_no_worse_than_factor_analysis(width):
+    """One factor, of little variance or none, takes the place of the mean."""
+    X = rows(np.random.default_rng(1), 200, 6)
+    free_mean = FactorAnalysis(2, tol=1e-10, max_iter=5000).fit(X)
+    model = MCFA(
+        1,
+        3,
+        weights_init=[1.0],
+        loadings_init=np.column_stack([free_mean.loadings_, free_mean.mean_]),
+        latent_means_init=[[0.0, 0.0, 1.0]],
+        latent_covariances_init=np.diag([1.0, 1.0, width]),
+        noise_init=free_mean.noise_variance_,
+        tol=1e-10,
+        max_iter=5000,
+    ).fit(X)
+    assert_sensible(model, X)
+    assert np.array_equal(model.weights_, [1.0])
+    assert model.history_[-1] > free_mean.history_[-1] - 1e-6
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_as_many_factors_as_features_is_a_gaussian_mixture(K):
+    """Every mean and covariance can be had, but for the floor under the noise."""
+    X = rows(np.random.default_rng(3), 200, 3)
+    gaussian = GaussianMixture(K, random_state=0, tol=1e-9).fit(X)
+    model = MCFA(K, 3, random_state=0, tol=1e-9, max_iter=5000).fit(X)
+    assert_sensible(model, X)
+    assert model.n_parameters() == gaussian.n_parameters()
+    assert model.history_[-1] == pytest.approx(gaussian.history_[-1], abs=2e-3)
+
+
+# -- little to go by -----------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(7)
+POOR = {  # X, K, q
+    "N < D": (rows(RNG, 8, 30), 2, 3),
+    "N < D, q = N": (rows(RNG, 6, 20), 1, 6),
+    "N < D, q > N": (rows(RNG, 6, 20), 2, 9),
+    "N = K": (rows(RNG, 4, 3), 4, 2),
+    "q = D": (rows(RNG, 40, 4), 2, 4),
+    "D = 1": (rows(RNG, 40, 1), 3, 1),
+    "each row ten times": (np.repeat(rows(RNG, 4, 4), 10, axis=0), 3, 2),
+    "two distinct rows": (np.repeat([[0.0, 1.0, 2.0], [5.0, 4.0, 1.0]], 10, axis=0), 4, 2),
+    "rank one": (rows(RNG, 40, 1) @ RNG.normal(size=(1, 5)), 3, 2),
+    "rank one, q = D": (rows(RNG, 40, 1) @ RNG.normal(size=(1, 4)), 2, 4),
+    "rank two, one factor": (rows(RNG, 40, 2) @ RNG.normal(size=(2, 5)), 3, 1),
+    "all around the origin": (RNG.normal(size=(100, 4)), 2, 2),
+    "a feature twice": (rows(RNG, 40, 3)[:, [0, 1, 2, 0]], 2, 2),
+}
+CONSTANT = {
+    "a constant feature": (np.insert(rows(RNG, 40, 3), 1, 3.5, axis=1), 2, 2),
+    "a feature that is zero": (np.insert(rows(RNG, 40, 3), 1, 0.0, axis=1), 2, 2),
+    "all features but one": (np.insert(np.full((40, 3), 7.0), 1, RNG.normal(size=40), axis=1), 2, 2),
+    "all features": (np.full((40, 3), 7.0), 2, 2),
+    "all features zero": (np.zeros((40, 3)), 2, 2),
+}
+
+
+@pytest.mark.parametrize("accelerate", [None, "squarem"])
+@pytest.mark.parametrize("data", POOR)
+def test_poor_data(data, accelerate):
+    X, K, q = POOR[data]
+    assert_sensible(MCFA(K, q, **{**SHORT, "accelerate": accelerate, "max_iter": 40}).fit(X), X)
+
+
+@pytest.mark.filterwarnings("ignore:X has constant features:UserWarning")
+@pytest.mark.parametrize("data", CONSTANT)
+def test_constant_features(data):
+    X, K, q = CONSTANT[data]
+    assert_sensible(MCFA(K, q, **SHORT).fit(X), X)
+
+
+def test_loadings_that_say_the_same_twice_are_a_start():
+    """Of rank one: a start like any other, or an error that says so."""
+    X, _ = problem(7)
+    for loadings in (np.ones((5, 2)), np.outer(np.arange(1.0, 6.0), [1.0, 0.0])):
+        try:
+            model = MCFA(3, 2, loadings_init=loadings, **SHORT).fit(X)
+        except ValueError as error:
+            assert "loadings_init" in str(error)
+        else:
+            assert_sensible(model, X)
+
+
+# -- real data -----------------------------------------------------------------------------------------------
+
+# The optimum that EM reaches from the true labels, per row.
+REAL = {
+    "iris": (load_iris().data, load_iris().target, 2, -1.7017),
+    "wine": (StandardScaler().fit_transform(load_wine().data), load_wine().target, 3, -13.9725),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_fits_from_the_true_labels(name):
+    """The labels make the start; the fit goes on without them."""
+    X, labels, q, optimum = REAL[name]
+    settings = {"random_state": 0, "warm_start": True}
+    labelled = MCFA(3, q, **settings).fit(X, labels)
+    model = labelled.fit(X)
+    assert model.history_[-1] == pytest.approx(optimum, abs=1e-4)
+    assert_sensible(model, X)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("name", REAL)
+def test_default_fits_are_as_good_as_those_from_the_true_labels(name, seed):
+    X, _, q, optimum = REAL[name]
+    model = MCFA(3, q, random_state=seed).fit(X)
+    assert model.converged_
+    assert model.history_[-1] > optimum - 1e-4
+
+
+def test_a_saved_model_goes_on(tmp_path):
+    X, _ = problem(8)
+    model = MCFA(3, 2, **SHORT).fit(X)
+    model.save(tmp_path / "model")
+    again = latently.load(tmp_path / "model")
+    assert type(again) is MCFA
+    for name, array in COMMON.theta(model).items():
+        np.testing.assert_array_equal(COMMON.theta(again)[name], array)
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    np.testing.assert_array_equal(again.means_, model.means_)
+    again.set_params(warm_start=True).fit(X)
+    assert again.history_[0] == pytest.approx(model.history_[-1], rel=1e-10)
