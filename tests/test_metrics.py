@@ -1,0 +1,153 @@
+"""Agreement of clusters with classes, against an exhaustive search over assignments."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics as sklearn_metrics
+
+from latently import metrics
+from latently.metrics import clustering_accuracy, error_rate, purity
+
+MEASURES = [clustering_accuracy, error_rate, purity]
+
+rows = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=25
+).filter(lambda rows: any(weight for *_, weight in rows))
+
+
+def unpacked(rows):
+    return tuple(np.array(column) for column in zip(*rows, strict=True))
+
+
+def best_by_trying_all(classes, clusters, weights):
+    """Every way to give each cluster a class of its own; clusters beyond the classes get none."""
+    kinds, groups = list(np.unique(classes)), np.unique(clusters)
+    kinds += [None] * len(groups)
+    matched = [
+        sum(
+            weights[(clusters == group) & (classes == kind)].sum()
+            for group, kind in zip(groups, chosen, strict=True)
+        )
+        for chosen in set(permutations(kinds, len(groups)))
+    ]
+    return max(matched) / weights.sum()
+
+
+@pytest.mark.parametrize(("n_classes", "n_clusters"), [(1, 1), (3, 3), (4, 2), (2, 4), (1, 3), (3, 1)])
+def test_accuracy_is_that_of_the_best_of_all_assignments(n_classes, n_clusters):
+    rng = np.random.default_rng(10 * n_classes + n_clusters)
+    for n_rows in (1, 5, 12, 40):
+        classes, clusters = rng.integers(n_classes, size=n_rows), rng.integers(n_clusters, size=n_rows)
+        weights = rng.random(n_rows)
+        expected = best_by_trying_all(classes, clusters, np.ones(n_rows))
+        assert clustering_accuracy(classes, clusters) == pytest.approx(expected, rel=1e-12)
+        weighted = best_by_trying_all(classes, clusters, weights)
+        assert clustering_accuracy(classes, clusters, sample_weight=weights) == pytest.approx(
+            weighted, rel=1e-12
+        )
+
+
+@given(rows)
+def test_purity_counts_the_majority_of_every_cluster(rows):
+    classes, clusters, weights = unpacked(rows)
+    majority = sum(
+        max(weights[(clusters == group) & (classes == kind)].sum() for kind in np.unique(classes))
+        for group in np.unique(clusters)
+    )
+    assert purity(classes, clusters, sample_weight=weights) == pytest.approx(majority / weights.sum())
+
+
+@given(rows)
+def test_order_between_the_measures(rows):
+    classes, clusters, weights = unpacked(rows)
+    accuracy = clustering_accuracy(classes, clusters, sample_weight=weights)
+    assert 0 < accuracy <= purity(classes, clusters, sample_weight=weights) <= 1
+    assert error_rate(classes, clusters, sample_weight=weights) == 1 - accuracy
+    # one-to-one assignments do not mind which side is called the clusters
+    assert accuracy == clustering_accuracy(clusters, classes, sample_weight=weights)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@given(rows)
+def test_a_weight_is_a_number_of_copies(measure, rows):
+    classes, clusters, weights = unpacked(rows)
+    copied = measure(np.repeat(classes, weights), np.repeat(clusters, weights))
+    assert measure(classes, clusters, sample_weight=weights) == copied
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@given(rows, st.permutations(list("uvwxy")), st.permutations([True, 7, -3, 0.5, 12, 99]))
+def test_names_mean_nothing(measure, rows, class_names, cluster_names):
+    classes, clusters, _ = unpacked(rows)
+    renamed = measure(np.array(class_names)[classes], np.array(cluster_names, dtype=float)[clusters])
+    assert measure(classes, clusters) == renamed
+
+
+@pytest.mark.parametrize("measure", [clustering_accuracy, purity])
+def test_equal_up_to_names_is_exactly_one(measure):
+    rng = np.random.default_rng(0)
+    classes = rng.integers(7, size=1000)
+    weights = rng.lognormal(sigma=8, size=1000)  # sums of these depend on their order
+    assert measure(classes, np.array(list("gfedcba"))[classes], sample_weight=weights) == 1.0
+
+
+def test_labels_of_any_kind():
+    pandas = pytest.importorskip("pandas", reason="pandas is optional")
+    clusters = [1, 1, 0, 1]
+    for classes in (
+        ["a", "a", "b", "b"],
+        [True, True, False, False],
+        (3, 3, 8, 8),
+        np.array(["x", "x", "y", "y"], dtype=object),
+        pandas.Series(["p", "p", "q", "q"], index=[5, 3, 1, 0]),
+        pandas.Series(["p", "p", "q", "q"], dtype="category"),
+    ):
+        assert clustering_accuracy(classes, clusters) == 0.75
+        assert clustering_accuracy(clusters, classes) == 0.75
+
+
+def test_rows_without_weight_change_nothing():
+    classes, clusters = [0, 0, 1, 1, 2], [0, 0, 1, 1, 5]
+    assert clustering_accuracy(classes + [9], clusters + [0], sample_weight=[1] * 5 + [0]) == 1.0
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0, 1], [0, 1, 1]), "inconsistent numbers of samples"),
+        (([], []), "labels_true .*at least one row"),
+        (([[0], [1]], [0, 1]), r"labels_true must have shape \(n_samples,\), not \(2, 1\)"),
+        (([0, 1], [[0, 1]]), r"labels_pred must have shape"),
+        (([0, np.nan], [0, 1]), "labels_true .*none missing: .*NaN"),
+        (([0, 1], np.array(["a", np.nan], dtype=object)), "labels_pred .*none missing: .*NaN"),
+        (([0, 1], np.array(["a", None], dtype=object)), "labels_pred .*none missing: .*None"),
+        ((np.array([0, "a"], dtype=object), [0, 1]), "labels_true must hold labels of one kind"),
+    ],
+)
+def test_bad_labels_are_named(measure, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        measure(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, 2, 3], r"sample_weight must have one entry per row, shape \(2,\), not \(3,\)"),
+        ([1, -1], "sample_weight must not be negative"),
+        ([0, 0], "sample_weight is zero for every row"),
+        ([1, np.nan], "sample_weight contains NaN"),
+        ([1e308, 1e308], "sample_weight sums to more than float64 can hold"),
+    ],
+)
+def test_bad_weights_are_named(weights, message):
+    with pytest.raises(ValueError, match=message):
+        purity([0, 0], [1, 1], sample_weight=weights)
+
+
+def test_other_measures_are_those_of_scikit_learn():
+    assert metrics.adjusted_rand_score is sklearn_metrics.adjusted_rand_score
+    assert metrics.normalized_mutual_info_score is sklearn_metrics.normalized_mutual_info_score
