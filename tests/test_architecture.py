@@ -25,13 +25,14 @@ MAY_IMPORT = {
     "selection": MODELS | {"metrics", "plots"},
     "plots": {"metrics"},
     "report": MODELS | {"plots", "metrics", "selection"},
+    "reproductions": MODELS | {"plots", "metrics", "selection", "datasets"},
     "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "demo"},
     "demo": MODELS | {"plots", "metrics", "selection", "datasets"},
 }
 
 # library: (where it may be imported at all, where of these only inside a function)
 HOMES = {
-    "sklearn": (ESTIMATORS | {"selection", "metrics", "datasets", "demo"}, set()),
+    "sklearn": (ESTIMATORS | {"selection", "metrics", "datasets", "demo", "reproductions"}, set()),
     "torch": ({"deep", "backend"}, {"backend"}),
     "dask": ({"core.sweep_dask"}, set()),
     "distributed": ({"core.sweep_dask"}, set()),

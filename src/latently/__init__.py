@@ -6,9 +6,9 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load", "mixture"]
+__all__ = ["__version__", "datasets", "load", "metrics", "mixture", "selection"]
 
-_SUBPACKAGES = {"mixture"}
+_SUBPACKAGES = {"datasets", "metrics", "mixture", "selection"}
 
 
 def __getattr__(name: str) -> Any:
