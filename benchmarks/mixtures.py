@@ -24,12 +24,14 @@ from sklearn.decomposition import FactorAnalysis as PeerFactorAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture as PeerGaussianMixture
 
-from latently.mixture import MFA, FactorAnalysis, GaussianMixture
+from latently.mixture import MCFA, MFA, FactorAnalysis, GaussianMixture
 
 CASES = {  # name: model, N, D, K, q
     "MFA N=10000 D=784 K=10 q=10": ("mfa", 10_000, 784, 10, 10),
     "MFA N=60000 D=784 K=50 q=10": ("mfa", 60_000, 784, 50, 10),
     "MFA N=5000 D=64 K=10 q=4": ("mfa", 5_000, 64, 10, 4),
+    "MCFA N=5000 D=64 K=10 q=6": ("mcfa", 5_000, 64, 10, 6),
+    "MCFA N=60000 D=784 K=50 q=10": ("mcfa", 60_000, 784, 50, 10),
     "GMM full N=20000 D=50 K=20": ("full", 20_000, 50, 20, 0),
     "GMM diag N=100000 D=100 K=50": ("diag", 100_000, 100, 50, 0),
     "FA N=20000 D=200 q=10": ("fa", 20_000, 200, 1, 10),
@@ -62,6 +64,18 @@ def make_estimator(model, starts, q, dtype, **options):
     if model == "mfa":
         return MFA(
             K, q, weights_init=1 / K, means_init=starts, loadings_init=directions, noise_init=1.0, **shared
+        )
+    if model == "mcfa":
+        axes = np.linalg.qr(directions[0])[0]
+        return MCFA(
+            K,
+            q,
+            weights_init=1 / K,
+            loadings_init=axes,
+            latent_means_init=starts @ axes,
+            latent_covariances_init=np.eye(q),
+            noise_init=1.0,
+            **shared,
         )
     if model == "fa":
         return FactorAnalysis(q, means_init=starts[0], loadings_init=directions[0], noise_init=1.0, **shared)
@@ -112,7 +126,7 @@ def peer_seconds(model, X, starts):
             peer.fit(X)
         return time.perf_counter() - began
 
-    if model == "mfa":
+    if model in ("mfa", "mcfa"):
         return None
     few, many = 3, 3 + 2 * ITERATIONS
     return (min(seconds(many) for _ in range(3)) - min(seconds(few) for _ in range(3))) / (many - few)
@@ -133,6 +147,7 @@ def bound_seconds(model, N, D, K, q, rate):
     """What dense matrix products would take for one E-step and one M-step; None where rows are not read."""
     operations = {
         "mfa": 4 * N * D * K * (q + 2),
+        "mcfa": 4 * N * D * (q + 2) + 6 * N * K * q * q,
         "full": 4 * N * D * D * K,
         "diag": 8 * N * D * K,
         "fa": None,

@@ -13,12 +13,15 @@ from functools import cache
 from typing import Any
 
 import joblib
+import numpy as np
+import threadpoolctl
 from threadpoolctl import ThreadpoolController
 
 from latently.backend.namespace import Array, is_torch
 
 BLOCK_BYTES = 48_000_000  # what a block may hold with all its temporaries: flat memory, large products
 DEVICE_BLOCK_BYTES = 8_000_000_000  # on an accelerator large blocks keep it busy
+_LARGEST_KEPT = (32 << 20) - (1 << 14)  # bytes; glibc learns from arrays below 32 MB
 SMALLEST_BLOCK = 256  # rows; below this a second thread costs more than it brings
 
 
@@ -53,6 +56,7 @@ class _Limit:
     def __enter__(self) -> None:
         with self._lock:
             if self._holders == 0:
+                _take_control()
                 self._limiter = _blas().limit(limits=1)
             self._holders += 1
 
@@ -60,7 +64,15 @@ class _Limit:
         with self._lock:
             self._holders -= 1
             if self._holders == 0:
+                _take_control()
                 self._limiter.restore_original_limits()
+
+
+def _take_control() -> None:
+    """Lets this thread change the limit, which threadpoolctl grants to the first thread that ever did."""
+    release = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
+    if release is not None:
+        release(force=True)
 
 
 _LIMIT = _Limit()
@@ -69,6 +81,16 @@ _LIMIT = _Limit()
 def one_blas_thread() -> AbstractContextManager[None]:
     """BLAS calls inside are single-threaded; the rows are what is shared out."""
     return _LIMIT
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Makes the C library keep the memory of temporary arrays for the next block.
+
+    glibc hands it back to the system at once and then takes it anew, page by page, which may cost ten times
+    what is done with it. Once it has seen a large array come and go it keeps twice as much.
+    """
+    np.empty(_LARGEST_KEPT, dtype=np.uint8)
 
 
 def on_device(array: Array) -> bool:

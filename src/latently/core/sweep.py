@@ -15,7 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from latently.backend.namespace import Array
-from latently.backend.placement import block_rows, exact_products, one_blas_thread, threads_for
+from latently.backend.placement import (
+    block_rows,
+    exact_products,
+    keep_freed_memory,
+    one_blas_thread,
+    threads_for,
+)
 from latently.core.block import Block, slices
 from latently.core.frame import Frame
 from latently.core.tree import add
@@ -88,6 +94,7 @@ class LocalSweep:
         def blocks(run: list[slice]) -> Iterator[Block]:
             return (chunk[rows].looked_at() for rows in run)
 
+        keep_freed_memory()
         with one_blas_thread(), exact_products(chunk.X):
             if n_threads == 1:
                 return [work(blocks(pieces))]

@@ -140,7 +140,7 @@ def bars_beside_published(rows, *, measures, groups, method, title):
             if theirs is not None:
                 label = f"{row[method]}, published"
                 ax.bar(place + width, theirs, width, fc="white", ec=colour, hatch="////", label=label)
-        ax.set_xticks(range(len(names)), names, fontsize=8)
+        ax.set_xticks(range(len(names)), [name.replace(", ", "\n") for name in names], fontsize=8)
         ax.set_title(heading, fontsize=10)
         ax.set_axisbelow(True)
         ax.grid(axis="y", alpha=0.3)

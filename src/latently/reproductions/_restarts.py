@@ -7,15 +7,15 @@ import warnings
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-ROUGH = {"n_init": 4, "tol": 1e-6}  # each restart goes on with the best of four short runs
+ROUGH = {"n_init": 8, "tol": 1e-6}  # each restart goes on with the best of eight short runs
 SAID = """
-    Every model is fitted several times from different seeds (restarts), each time with the best of four short
-    runs, and the fit of highest likelihood is kept. No labels are used.
+    Every model is fitted several times from different seeds (restarts), each time with the best of eight
+    short runs, and the fit of highest likelihood is kept. No labels are used.
 """
 
 
 def fit_restarts(model, X, n_restarts, seed):
-    """Fitted copies of the model: first the one of highest likelihood, run on to the model's own tolerance."""
+    """Fitted copies of the model, the likeliest first; only that one is run on to the model's own `tol`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # `converged_` tells
         rough = (clone(model).set_params(random_state=1000 * seed + i, **ROUGH) for i in range(n_restarts))

@@ -1,1 +1,1 @@
-"""Document 003: a thesis on joint learning of mixtures and latent factors."""
+"""Document 003: X. Yang, *Learning density models via structured latent variables*."""

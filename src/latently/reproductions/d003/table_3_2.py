@@ -44,8 +44,8 @@ REPRODUCTION = Reproduction(
     measure=measure,
     remarks=(
         """
-        Error rates of user knowledge in Table 3.3 are multiples of 1/257, not of 1/403: they come from the 258 rows
-        of the official training set, less one.
+        Error rates of user knowledge in Table 3.3 are multiples of 1/257, not of 1/403: they come from the
+        258 rows of the official training set, less one.
         """,
         "The seeds have 7 measurements; 30 columns of noise are drawn.",
     ),
