@@ -20,11 +20,16 @@ from mixtures import make_data, make_estimator
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
-from latently.mixture import MFA
+from latently.mixture import MCFA, MFA
 
 ITERATIONS = 6
 SMALL, LARGE = (10_000, 784, 10, 10), (60_000, 784, 50, 10)  # N, D, K, q
-OPTIMA = {"iris": (2, -1.2016), "wine": (3, -12.392)}  # of MFA with K = 3: factors, log-likelihood per row
+OPTIMA = {  # with K = 3: factors, log-likelihood per row
+    "MFA, iris": (MFA, 2, -1.2016),
+    "MFA, wine": (MFA, 3, -12.392),
+    "MCFA, iris": (MCFA, 2, -1.7017),
+    "MCFA, wine": (MCFA, 3, -13.9725),
+}
 
 
 def seconds_per_iteration(X, starts, q, repeats=2, **options):
@@ -114,20 +119,15 @@ def optima():
         "wine": (StandardScaler().fit_transform(load_wine().data), load_wine().target),
     }
     found = {}
-    for name, (X, y) in data.items():
-        q, optimum = OPTIMA[name]
-        start = MFA(3, q, max_iter=0).fit(X, y)  # all labelled: the parts are the classes
-        given = {
-            "weights_init": start.weights_,
-            "means_init": start.means_,
-            "loadings_init": start.loadings_,
-            "noise_init": start.noise_variance_,
-        }
+    for name, (model, q, optimum) in OPTIMA.items():
+        X, y = data[name.split(", ")[1]]
+        start = model(3, q, max_iter=0).fit(X, y)  # all labelled: the parts are the classes
+        given = {init: getattr(start, f"{attribute}_") for attribute, init in model._PARAMETERS.items()}
         begin = time.perf_counter()
-        fitted = MFA(3, q, **given).fit(X)
+        fitted = model(3, q, **given).fit(X)
         seconds = time.perf_counter() - begin
         begin = time.perf_counter()
-        ends = [float(MFA(3, q, random_state=seed).fit(X).history_[-1]) for seed in range(5)]
+        ends = [float(model(3, q, random_state=seed).fit(X).history_[-1]) for seed in range(5)]
         found[name] = {
             "known optimum": optimum,
             "from the true labels": float(fitted.history_[-1]),

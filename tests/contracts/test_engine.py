@@ -3,6 +3,7 @@
 import dataclasses
 from functools import reduce
 from itertools import pairwise
+from threading import Event, Thread
 
 import array_api_compat
 import array_api_strict
@@ -189,6 +190,33 @@ def test_blas_threads_are_given_back():
         assert set(threads_of()) == {1}
         second.__exit__(None, None, None)
         assert threads_of() == before
+
+
+def test_blas_threads_are_given_back_by_any_thread():
+    """A fit in another thread that outlasts ours gives back what we had found, and both have one thread."""
+    entered, leave = Event(), Event()
+    threads_of = lambda: {library["num_threads"] for library in placement._blas().info()}
+
+    def other():
+        with placement.one_blas_thread():
+            seen.append(threads_of())
+            entered.set()
+            leave.wait(10)
+
+    seen = []
+    with placement._blas().limit(limits=2):
+        before = threads_of()
+        with placement.one_blas_thread():
+            thread = Thread(target=other)
+            thread.start()
+            entered.wait(10)
+        assert threads_of() == {1}
+        leave.set()
+        thread.join()
+        assert seen == [{1}]
+        assert threads_of() == before
+        with placement.one_blas_thread():
+            assert threads_of() == {1}
 
 
 # -- rows that do not count can be left out ----------------------------------------------------------------
