@@ -687,18 +687,15 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
 
     def bic(self, X):
         """Bayesian information criterion on the rows of X; lower is better."""
-        scores = in_main_memory(self.score_samples(X))
-        return float(-2 * scores.sum() + self.n_parameters() * np.log(len(scores)))
+        return information_criteria(self, X)["bic"]
 
     def aic(self, X):
         """Akaike information criterion on the rows of X; lower is better."""
-        return float(-2 * in_main_memory(self.score_samples(X)).sum() + 2 * self.n_parameters())
+        return information_criteria(self, X)["aic"]
 
     def icl(self, X):
         """BIC plus twice the entropy of the responsibilities (integrated completed likelihood)."""
-        resp = in_main_memory(self.predict_proba(X))
-        entropy = -np.sum(resp * np.log(np.where(resp > 0, resp, 1.0)))
-        return float(self.bic(X) + 2 * entropy)
+        return information_criteria(self, X, with_icl=True)["icl"]
 
     def to(self, where):
         """The fitted model with its parameters elsewhere.
@@ -736,6 +733,19 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         sweep = data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
         checked = quietly if data.in_memory else finite_only
         return data.collected(sweep.rows(checked, fn, kernel, density, frame, *args), out)
+
+
+def information_criteria(model, X, weight=None, *, with_icl=False):
+    """Log-likelihood per row, BIC, AIC and, if asked for, ICL; weights count as copies of rows."""
+    scores = in_main_memory(model.score_samples(X))
+    weight = np.ones(len(scores)) if weight is None else weight
+    n, total, m = weight.sum(), weight @ scores, model.n_parameters()
+    found = {"log_likelihood": total / n, "bic": -2 * total + m * np.log(n), "aic": -2 * total + 2 * m}
+    if with_icl:
+        resp = in_main_memory(model.predict_proba(X))
+        entropy = -weight @ np.sum(resp * np.log(np.where(resp > 0, resp, 1.0)), axis=1)
+        found["icl"] = found["bic"] + 2 * entropy
+    return {name: float(value) for name, value in found.items()}
 
 
 def gives(method):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from latently.backend.linalg import root
 from latently.backend.namespace import to_numpy
 
 _SIZES = ("n_components", "n_factors")
@@ -97,7 +98,7 @@ def _with_component(values, tied, rng):
 def _deviation(values, k, tied, rng):
     """How far a draw from component k lies from its mean."""
     if "latent_covariances" in values:
-        spread = np.linalg.cholesky(values["latent_covariances"][k])
+        spread = root(values["latent_covariances"][k])  # it may be singular
         return spread @ rng.standard_normal(len(spread))
     if "loadings" in values:
         loadings, noise = values["loadings"][k], values["noise_variance"][k]

@@ -25,7 +25,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from threadpoolctl import ThreadpoolController
 
 from latently.backend.placement import one_blas_thread, row_threads
-from latently.mixture._base import in_main_memory
+from latently.mixture._base import information_criteria
 from latently.mixture._validation import (
     check_choice,
     check_flag,
@@ -279,22 +279,11 @@ def _fitted(model, X, weight, part):
 
 
 def criteria(model, X, weight=None):
-    """Log-likelihood per row, BIC, AIC and ICL of a fitted mixture; weights count as copies of rows."""
-    scores = in_main_memory(model.score_samples(X))
-    resp = in_main_memory(model.predict_proba(X))
-    weight = np.ones(len(scores)) if weight is None else weight
-    n, total, m = weight.sum(), weight @ scores, model.n_parameters()
-    if not np.isfinite(total):
-        raise ValueError(f"the log-likelihood is {total}")
-    entropy = -np.sum(weight[:, None] * resp * np.log(np.where(resp > 0, resp, 1.0)))
-    bic = -2 * total + m * np.log(n)
-    return {
-        "log_likelihood": float(total / n),
-        "n_parameters": m,
-        "bic": float(bic),
-        "aic": float(-2 * total + 2 * m),
-        "icl": float(bic + 2 * entropy),
-    }
+    """Columns of the table that judge a fitted mixture."""
+    found = information_criteria(model, X, weight, with_icl=True)
+    if not np.isfinite(found["log_likelihood"]):
+        raise ValueError(f"the log-likelihood is {found['log_likelihood']}")
+    return {**found, "n_parameters": model.n_parameters()}
 
 
 # -- all fits --------------------------------------------------------------------------------------------
