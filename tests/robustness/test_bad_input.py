@@ -398,7 +398,7 @@ BAD_COMMON_STARTS = [
     ("latent_covariances_init", np.eye(Q + 1)),
     ("latent_covariances_init", np.ones((3, Q, Q))),
     ("latent_covariances_init", -np.eye(Q)),
-    ("latent_covariances_init", np.zeros((Q, Q))),
+    ("latent_covariances_init", np.array([[1.0, 2.0], [2.0, 1.0]])),
     ("latent_covariances_init", np.array([[1.0, 0.5], [0.0, 1.0]])),
     ("latent_covariances_init", np.full((Q, Q), np.nan)),
     ("noise_init", -1.0),
