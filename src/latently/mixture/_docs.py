@@ -13,10 +13,11 @@ _SHARED = """
     n_init : int or "auto", default="auto"
         Starts that are tried: after four EM steps the better half goes on, and so forth until one is left.
         With more than 10000 rows (or 50 per component) they see a sample. "auto" is 8, and up to 24 for small
-        tables. One component has one start.
+        tables (48 of MCFA). One component has one start.
     init : {"kmeans", "k-means++", "random"}, default="kmeans"
         How rows are first shared out among components. Every second start sees standardised features, and
-        from the third on features count in random proportion, so that no start is like another.
+        from the third on features count in random proportion, so that no start is like another. Some starts
+        of MCFA are made in principal dimensions and some by chance.
     {starts}
         Starting values in the shape of the fitted attributes, or anything that broadcasts to it. Those
         given replace our own; if all are given, EM begins from exactly these.
@@ -24,7 +25,8 @@ _SHARED = """
         No variance falls below this fraction of the feature's variance in the data (of the mean variance,
         if the variance is isotropic). Variances at the floor maximise the likelihood under that bound.
     accelerate : {"squarem", None}, default="squarem"
-        "squarem" takes longer steps where EM creeps; an iteration is then up to three passes over the data.
+        "squarem" takes longer steps where EM creeps; an iteration is then up to three passes over the data
+        (six of MCFA, whose steps go in pairs).
         The likelihood never falls and the fixed points are those of EM. None is plain EM.
     mini_batch : int, optional
         Fit by stepwise EM: the parameters move after every so many rows, in an order drawn anew each pass.
@@ -59,7 +61,7 @@ _FITTED = """
     n_iter_ : int
         EM steps taken.
     n_passes_ : int
-        Passes over the data that these took; with "squarem" a step takes up to three.
+        Passes over the data that these took; with "squarem" a step takes up to three (MCFA: six).
     converged_ : bool
     history_ : ndarray of shape (n_iter + 1,)
         Log-likelihood per row of the starting values and after every step; it never falls.

@@ -19,7 +19,7 @@ REPRODUCTION = reproduction(
     data="User knowledge, the 258 rows of the official training set, 5 features, 4 levels (24, 83, 88, 63).",
     clusters=(2, 3, 4),
     dimensions=(2, 3, 4),
-    restarts=64,
+    restarts=24,
     quick={"clusters": (4,), "dimensions": (2,)},
     published="""
     2 2  0.3891 -117 0.4474  0.4358 187 0.2469  0.4047  -3554 0.3912
