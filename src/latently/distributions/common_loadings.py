@@ -133,8 +133,8 @@ class CommonLoadings:
     origin: Array | None = None  # (D,): the user's origin in the frame of the starting values
     isotropic = False
 
-    def conditional(self) -> FactorsOnly:
-        return FactorsOnly(self)
+    def conditionals(self) -> list[Conditional]:
+        return [NoiseOnly(self), FactorsOnly(self)]
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """How much memory a row takes on its way through the kernel."""
@@ -521,13 +521,12 @@ class CommonLoadings:
 
 
 @dataclass(frozen=True)
-class FactorsOnly:
-    """The family at fixed loadings and noise, with only the components latent.
+class Conditional:
+    """The family with some parameters fixed, for steps in which only the components are latent.
 
-    Given A and psi the projected rows are a mixture of Gaussians with covariances of at least I, whose M-step
-    is known. In turn with the step above, which takes the factors for latent too, it is EM in alternation
-    (AECM; Meng & van Dyk, 1997): the likelihood never falls, and factors whose variance vanishes, which EM
-    approaches ever more slowly, are there at once. For complete rows.
+    In turn with the step above, which takes the factors for latent too, they make EM in alternation (AECM;
+    Meng & van Dyk, 1997): the likelihood never falls, and variances that vanish, which EM approaches ever
+    more slowly, are soon there. For complete rows.
     """
 
     family: CommonLoadings
@@ -548,6 +547,41 @@ class FactorsOnly:
 
     def settled(self, params: CommonParams) -> CommonParams:
         return self.family.settled(params)
+
+
+class NoiseOnly(Conditional):
+    """At fixed loadings and factors: psi becomes psi (E[u^2] / E[diag Sigma^-1])^1/2, u = Sigma^-1 (x - mu).
+
+    Both expectations are the same at a maximum. The step maximises a lower bound of the likelihood that
+    touches it (Zhou, Hu, Zhou & Lange, 2019); towards zero it shrinks by a factor, where EM creeps like 1/t.
+    """
+
+    def sums(
+        self, density: CommonDensity, block: Block, projected: Projected, resp: Responsibilities
+    ) -> ProjectedSums:
+        return self.family.sums(density, block, projected, resp)
+
+    def stats(self, density: CommonDensity, sums: ProjectedSums) -> CommonStats:
+        return self.family.stats(density, sums)
+
+    def m_step(self, stats: CommonStats, params: CommonParams) -> CommonParams:
+        xp = namespace(stats.weight)
+        A, c, psi, total = params.loadings, params.centre, params.noise_variance, xp.sum(stats.weight)
+        V = self.family.prepare(params).factor_covariances
+        V = xp.sum(stats.weight[:, None, None] * V, axis=0) / total
+        z_mean, x_mean = xp.sum(stats.sum_z, axis=0) / total, stats.sum_x / total
+        mm = xp.sum(stats.sum_zz, axis=0) / total - V  # mean of E[z] E[z]'
+        xz = stats.sum_zx.T / total - c[:, None] * z_mean
+        square = stats.sum_square / total - 2.0 * x_mean * c + c**2
+        residual = square - xp.sum(A * (2.0 * xz - A @ mm), axis=1)  # mean of (x - A E[z])^2 = (psi u)^2
+        expected = 1.0 - xp.sum((A @ V) * A, axis=1) / psi  # psi (Sigma^-1)_dd
+        sure = (residual > 0) & (expected > 0)  # beyond rounding
+        ratio = xp.where(sure, residual, psi) / xp.where(sure, expected, 1.0)
+        return self.family.bounded(replace(params, noise_variance=xp.sqrt(psi * ratio)))
+
+
+class FactorsOnly(Conditional):
+    """At fixed loadings and noise: projected rows are a mixture of Gaussians of covariances of at least I."""
 
     def sums(
         self, density: CommonDensity, block: Block, projected: Projected, resp: Responsibilities

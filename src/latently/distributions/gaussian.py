@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -66,8 +67,9 @@ class FullGaussian:
     shared: bool = False
     isotropic = False
 
-    def conditional(self) -> None:
+    def conditionals(self) -> list[Any]:
         """There is no step over some of the parameters that would be worth its pass."""
+        return []
 
     def settled(self, params: FullParams) -> FullParams:
         """There are no other coordinates."""

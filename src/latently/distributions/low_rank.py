@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -107,8 +108,9 @@ class LowRankGaussian:
     isotropic: bool = False
     shared: bool = False
 
-    def conditional(self) -> None:
+    def conditionals(self) -> list[Any]:
         """There is no step over some of the parameters that would be worth its pass."""
+        return []
 
     def settled(self, params: LowRankParams) -> LowRankParams:
         """There are no other coordinates."""

@@ -41,10 +41,9 @@ class Mixture:
     family: Any
     dtype: str = "float64"
 
-    def conditional(self) -> Mixture | None:
-        """The kernel for a step over some parameters at fixed others, if the family has one."""
-        family = self.family.conditional()
-        return None if family is None else replace(self, family=family)
+    def conditionals(self) -> list[Mixture]:
+        """Kernels for steps over some parameters at fixed others, if the family has such."""
+        return [replace(self, family=family) for family in self.family.conditionals()]
 
     def prepare(self, params: MixtureParams) -> Any:
         """The family's density with weights in its constants: it evaluates to ln pi_k p(x | k)."""

@@ -26,7 +26,6 @@ from latently.core.drivers import (
     State,
     best_start,
     em_step,
-    in_turn,
     relative,
     run,
 )
@@ -289,9 +288,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
 
         step = passes.counted(self._step(problem))
         if self.accelerate == "squarem":
-            conditional = problem.conditional_step(problem.sweep(), problem.log_volume)
-            if conditional is not None:
-                step = in_turn(passes.counted(conditional), step)
+            step = problem.in_alternation(step, problem.sweep(), problem.log_volume, counted=passes.counted)
             step = squarem(step, problem.kernel)
         result = run(
             step,
@@ -500,9 +497,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         if progress:
             starts = progress.starts(starts)
         sweep = problem.sweep_of_sample(sample)
-        short, conditional = em_step(problem.kernel, sweep), problem.conditional_step(sweep)
-        if conditional is not None:
-            short = in_turn(conditional, short)
+        short = problem.in_alternation(em_step(problem.kernel, sweep), sweep, last=1)
         return best_start(
             short, map(problem.on_device, starts), n_steps=_starts.SHORT_RUN, stop=relative(self.tol)
         )

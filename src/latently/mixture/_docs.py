@@ -26,7 +26,7 @@ _SHARED = """
         if the variance is isotropic). Variances at the floor maximise the likelihood under that bound.
     accelerate : {"squarem", None}, default="squarem"
         "squarem" takes longer steps where EM creeps; an iteration is then up to three passes over the data
-        (six of MCFA, whose steps go in pairs).
+        (nine of MCFA, whose steps go in threes).
         The likelihood never falls and the fixed points are those of EM. None is plain EM.
     mini_batch : int, optional
         Fit by stepwise EM: the parameters move after every so many rows, in an order drawn anew each pass.
@@ -61,7 +61,7 @@ _FITTED = """
     n_iter_ : int
         EM steps taken.
     n_passes_ : int
-        Passes over the data that these took; with "squarem" a step takes up to three (MCFA: six).
+        Passes over the data that these took; with "squarem" a step takes up to three (MCFA: nine).
     converged_ : bool
     history_ : ndarray of shape (n_iter + 1,)
         Log-likelihood per row of the starting values and after every step; it never falls.

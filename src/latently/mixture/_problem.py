@@ -8,7 +8,7 @@ import numpy as np
 
 from latently.backend.namespace import like, namespace, to_numpy
 from latently.core.block import Block
-from latently.core.drivers import em_step
+from latently.core.drivers import em_step, in_turn
 from latently.core.frame import Frame
 from latently.core.summary import Summary
 from latently.core.sweep import LocalSweep
@@ -57,12 +57,15 @@ class Problem:
         """The EM step over all rows."""
         return em_step(self.kernel, self.sweep(), self.log_volume)
 
-    def conditional_step(self, sweep, log_volume=0.0):
-        """A step over some parameters at fixed others, to be taken in turn with EM; None if there is none."""
-        kernel = self.kernel.conditional()
-        if kernel is None or self.summary.missing:
-            return None
-        return em_step(kernel, sweep, log_volume)
+    def in_alternation(self, step, sweep, log_volume=0.0, *, counted=lambda step: step, last=None):
+        """An EM step, preceded by steps over some parameters at fixed others if the kernel has such.
+
+        Only the `last` of these, if that is given.
+        """
+        kernels = [] if self.summary.missing else self.kernel.conditionals()
+        for kernel in kernels[::-1][:last]:
+            step = in_turn(counted(em_step(kernel, sweep, log_volume)), step)
+        return step
 
     def inward(self, params):
         """Parameters in the user's units, carried into the frame and the region the floor allows."""
