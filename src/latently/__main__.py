@@ -34,7 +34,8 @@ def reproduce(parser, options):
         parser.error("name a reproduction, or give --all or --list")
     folder = options.output or (None if options.quick else "reproductions")
     missing = 0
-    for name in names:
+    for number, name in enumerate(names, 1):
+        print(f"{name} ({number} of {len(names)}) ...", file=sys.stderr, flush=True)
         try:
             result = known[name].run(options.quick, options.seed)
         except FileNotFoundError as error:

@@ -1,11 +1,14 @@
 """What is particular to mixtures of common factor analysers."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
 import latently
+from latently.core.block import Block
 from latently.mixture import MCFA, MFA, FactorAnalysis, GaussianMixture
 from tests.contracts.models import COMMON, FA, assert_same, rows
 from tests.oracles import mcfa as oracle
@@ -330,3 +333,82 @@ def test_a_saved_model_goes_on(tmp_path):
     np.testing.assert_array_equal(again.means_, model.means_)
     again.set_params(warm_start=True).fit(X)
     assert again.history_[0] == pytest.approx(model.history_[-1], rel=1e-10)
+
+
+# -- steps in alternation ------------------------------------------------------------------------------------
+
+
+def alternation(seed, N=60):
+    """A kernel, parameters in its coordinates, and rows."""
+    rng = np.random.default_rng(seed)
+    D, K = int(rng.integers(2, 7)), int(rng.integers(1, 4))
+    theta = COMMON.example(rng, D, K, int(rng.integers(1, D + 1)))
+    model = COMMON.known(theta)
+    kernel = model._kernel()
+    return kernel, kernel.clamped(model._parameters()), Block(rows(rng, N, D))
+
+
+def stepped(kernel, params, block):
+    """The log-likelihood at the parameters, and the parameters after a step."""
+    density = kernel.prepare(params)
+    stats = kernel.stats(density, kernel.e_step(density, block))
+    return float(stats.log_likelihood), kernel.m_step(stats, params)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("part", [0, 1], ids=["noise", "factors"])
+def test_no_conditional_step_lowers_the_likelihood(part, seed):
+    kernel, params, block = alternation(seed)
+    conditional = kernel.conditionals()[part]
+    before = -np.inf
+    for _ in range(10):
+        likelihood, params = stepped(conditional, params, block)
+        assert likelihood > before - 1e-9 * abs(likelihood)
+        before = likelihood
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "part, fixed",
+    [(0, ("loadings", "latent_means", "latent_covariances")), (1, ("loadings", "noise_variance"))],
+    ids=["noise", "factors"],
+)
+def test_a_conditional_step_leaves_the_rest_alone(part, fixed, seed):
+    kernel, params, block = alternation(seed)
+    _, after = stepped(kernel.conditionals()[part], params, block)
+    changed = {"loadings", "latent_means", "latent_covariances", "noise_variance"} - set(fixed)
+    for name in fixed:
+        np.testing.assert_array_equal(getattr(after.components, name), getattr(params.components, name))
+    for name in changed:
+        assert not np.allclose(getattr(after.components, name), getattr(params.components, name))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_factors_are_the_best_for_their_responsibilities(seed):
+    """With one component a second step changes nothing, and no others nearby are better."""
+    rng = np.random.default_rng(seed)
+    model = COMMON.known(COMMON.example(rng, 5, 1, 2))
+    kernel, block = model._kernel(), Block(rows(rng, 80, 5))
+    params = kernel.clamped(model._parameters())
+    _, once = stepped(kernel.conditionals()[1], params, block)
+    likelihood, twice = stepped(kernel.conditionals()[1], once, block)
+    assert_same(vars(twice.components), vars(once.components), rtol=1e-8, atol=1e-8)
+    for _ in range(20):  # factors nearby are no better
+        moved = once.components.latent_means + 0.01 * rng.normal(size=(1, 2))
+        roots = np.linalg.cholesky(once.components.latent_covariances + 1e-12 * np.eye(2))
+        roots = roots + 0.01 * rng.normal(size=roots.shape)
+        other = dataclasses.replace(
+            once.components, latent_means=moved, latent_covariances=roots @ np.swapaxes(roots, 1, 2)
+        )
+        worse, _ = stepped(kernel, dataclasses.replace(once, components=other), block)
+        assert worse < likelihood + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_in_alternation_end_where_em_does(seed):
+    rng = np.random.default_rng(seed)
+    X = rows(rng, 80, 5)
+    slow = MCFA(2, 2, accelerate=None, max_iter=1500, tol=0, n_init=2, random_state=0).fit(X)
+    starts = {init: getattr(slow, f"{name}_") for name, init in MCFA._PARAMETERS.items()}
+    fast = MCFA(2, 2, tol=1e-12, max_iter=200, **starts).fit(X)
+    assert -1e-9 < fast.history_[-1] - slow.history_[-1] < 1e-3
