@@ -71,8 +71,9 @@ class CommonDensity:
     """What a block needs, once per sweep."""
 
     params: CommonParams
-    stacked: Array  # (q + 1, D): Q' Psi^-1/2 above Psi^-1 c, in the dtype of wide products
-    offsets: Array  # (q + 1,): the product of `stacked` and c, its last entry halved
+    stacked: Array  # (q, D) or (q + 1, D): Q' Psi^-1/2, in the dtype of wide products
+    offsets: Array  # (q,): the product of that and c
+    linear: Array | None  # (D,): Psi^-1 c; None if it stands below the projections in `stacked`
     half_precision: Array  # (D,): 1 / (2 psi)
     whitening: Array  # (K, q, q): U' with U U' = (T Omega T' + I)^-1
     whitened_means: Array  # (K, q, 1): U' T (xi - w)
@@ -80,7 +81,7 @@ class CommonDensity:
     to_factors: Array  # (K, q, q): V T', so that E[z|x,k] - w = `at_zero` + V T' p
     at_zero: Array  # (K, q)
     roots: Array  # (K, q, q): C with C C' = Omega
-    constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma|), and log weights
+    constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma| + c' Psi^-1 c), and log weights
     log_weights: Array  # (K,): what a mixture added to the constants
 
     @property
@@ -156,12 +157,16 @@ class CommonLoadings:
         whitening = xp.linalg.inv(S)
         projected_means = T @ params.latent_means[..., None]
         to_factors = transpose(half_V) @ (inverse_B @ transpose(TC))  # V T', which would cancel
-        stacked = xp.concat([(Q / root_psi[:, None]).T, (c / psi)[None, :]])
-        half = xp.concat([xp.ones_like(T[:, 0]), 0.5 + 0.0 * T[:1, 0]])
+        stacked, linear = (Q / root_psi[:, None]).T, c / psi
+        offsets = stacked @ c
+        if dtype == "float64":  # one product for both
+            stacked, linear = xp.concat([stacked, linear[None, :]]), None
+        constants = c.shape[0] * math.log(2 * math.pi) + xp.sum(xp.log(psi) + c**2 / psi) + log_determinant(S)
         return CommonDensity(
             params=params,
             stacked=xp.astype(stacked, getattr(xp, dtype)),
-            offsets=(stacked @ c) * half,
+            offsets=offsets,
+            linear=linear,
             half_precision=0.5 / psi,
             whitening=whitening,
             whitened_means=whitening @ projected_means,
@@ -169,7 +174,7 @@ class CommonLoadings:
             to_factors=to_factors,
             at_zero=params.latent_means - (to_factors @ projected_means)[..., 0],
             roots=C,
-            constants=-0.5 * (c.shape[0] * math.log(2 * math.pi) + xp.sum(xp.log(psi)) + log_determinant(S)),
+            constants=-0.5 * constants,
             log_weights=xp.zeros_like(params.latent_means[:, 0]),
         )
 
@@ -183,11 +188,12 @@ class CommonLoadings:
         xp = namespace(X)
         K, q, _ = density.whitening.shape
         wide = xp.astype(X, density.stacked.dtype, copy=False)
-        products = double(density.stacked @ wide.T)
-        products -= density.offsets[:, None]
-        p, squares = products[:q, :], X * X
-        # of what all components share: -1/2 ((x - c)' Psi^-1 (x - c) - |p|^2)
-        common = products[q, :] - squares @ density.half_precision + 0.5 * xp.sum(p * p, axis=0)
+        products, squares = double(density.stacked @ wide.T), X * X
+        p = products[:q, :]
+        p -= density.offsets[:, None]
+        # of what all components share: -1/2 ((x - c)' Psi^-1 (x - c) - |p|^2), less a constant
+        common = products[q, :] if density.linear is None else X @ density.linear
+        common = common - squares @ density.half_precision + 0.5 * xp.sum(p * p, axis=0)
         y = xp.reshape(xp.reshape(density.whitening, (K * q, q)) @ p, (K, q, X.shape[0]))
         y -= density.whitened_means
         log_prob = -0.5 * xp.sum(y * y, axis=1)
@@ -320,7 +326,7 @@ class CommonLoadings:
         terms = xp.sum((1.0 + params.centre**2) * density.half_precision)
         signal = params.loadings / xp.sqrt(params.noise_variance)[:, None] @ density.roots
         terms = terms + xp.max(xp.sum(signal**2, axis=(1, 2)))  # of T Omega T' + I
-        projections = xp.sum(double(density.stacked[:-1, :]) ** 2)
+        projections = xp.sum(double(density.stacked[: self.n_factors, :]) ** 2)
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.constants, density.stacked))
         return narrow * float(terms) + wide * float(projections)
 
