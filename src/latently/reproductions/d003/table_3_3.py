@@ -38,10 +38,10 @@ REPRODUCTION = reproduction(
         set less one (perhaps a first line taken for names), not from all 403.
         """,
         """
-        The likelihood of MCFA has many local maxima here. With 4 clusters and 2 dimensions the restarts end
-        at BIC from -186 to -129 and ERR from 0.19 to 0.43, and the printed BIC, -142, is above the lowest of
-        them: the printed fit is not the most likely one. The most likely one has more errors: the groups that
-        this density sees are not the levels of knowledge. Fewer errors than 0.19 no restart has.
+        The likelihood of MCFA has many local maxima here. With 4 clusters and 2 dimensions the printed BIC,
+        -142, is above ours, -186: the printed fit is not the most likely one. The most likely one has more
+        errors, because the groups that this density sees are not the levels of knowledge, and no restart
+        has as few errors as printed.
         """,
         """
         With 2 clusters the printed rates of all three methods are those that labels would pick among our
