@@ -4,6 +4,7 @@ from latently.distributions.common_loadings import CommonLoadings, CommonParams
 from latently.distributions.gaussian import FullGaussian, FullParams
 from latently.distributions.low_rank import LowRankGaussian, LowRankParams
 from latently.distributions.mixture import Mixture, MixtureParams
+from latently.distributions.squashed_normal import SquashedNormal
 
 __all__ = [
     "CommonLoadings",
@@ -14,4 +15,5 @@ __all__ = [
     "LowRankParams",
     "Mixture",
     "MixtureParams",
+    "SquashedNormal",
 ]
