@@ -45,7 +45,7 @@ from latently.distributions.responsibilities import Responsibilities
 
 _RIDGE = 1e-12  # of their variance, for regressions on them
 _VANISHED = 1e-10  # variance of a factor that has no use any more
-_UNUSED = 1e-7  # of the longest loading: factors of shorter ones are not used
+_UNUSED = 1e-7  # of noise and of the longest loading: factors of shorter ones are not used
 _FAR = 1e6  # deviations from the origin beyond which only the direction to it counts
 
 
@@ -270,9 +270,9 @@ class CommonLoadings:
         square = stats.sum_square / total - 2.0 * x_mean * c + c**2
         square = square - xp.sum(A * (xz - c[:, None] * z_mean + residual_z), axis=1)
 
-        spread = symmetric(zz - z_mean[:, None] * z_mean)
-        R = xp.linalg.cholesky(spread + _RIDGE * eye(zz.shape[0], zz) * (1.0 + diagonals(zz)))
-        inverse_R = xp.linalg.inv(R)
+        values, vectors = xp.linalg.eigh(symmetric(zz - z_mean[:, None] * z_mean))
+        values = xp.clip(values, min=0.0) + _RIDGE * (1.0 + xp.max(diagonals(zz)))  # rounding may lead below
+        inverse_R = (vectors / xp.sqrt(values)).T  # with R R' the covariance of z
         far = inverse_R @ (params.anchor + z_mean)
         slope = (residual_z - residual[:, None] * z_mean) @ inverse_R.T
         norm = 1.0 + xp.sum(far * far)
@@ -324,8 +324,9 @@ class CommonLoadings:
         xp = namespace(density.constants)
         params = density.params
         terms = xp.sum((1.0 + params.centre**2) * density.half_precision)
-        signal = params.loadings / xp.sqrt(params.noise_variance)[:, None] @ density.roots
-        terms = terms + xp.max(xp.sum(signal**2, axis=(1, 2)))  # of T Omega T' + I
+        A = params.loadings / xp.sqrt(params.noise_variance)[:, None]
+        terms = terms + xp.max(xp.sum((A @ density.roots) ** 2, axis=(1, 2)))  # of T Omega T' + I
+        terms = terms + xp.max(xp.sum((params.latent_means @ A.T) ** 2, axis=1))
         projections = xp.sum(double(density.stacked[: self.n_factors, :]) ** 2)
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.constants, density.stacked))
         return narrow * float(terms) + wide * float(projections)
@@ -583,7 +584,7 @@ class NoiseOnly(Conditional):
         expected = 1.0 - xp.sum((A @ V) * A, axis=1) / psi  # psi (Sigma^-1)_dd
         sure = (residual > 0) & (expected > 0)  # beyond rounding
         ratio = xp.where(sure, residual, psi) / xp.where(sure, expected, 1.0)
-        return self.family.bounded(replace(params, noise_variance=xp.sqrt(psi * ratio)))
+        return self.family.bounded(replace(params, noise_variance=xp.sqrt(psi) * xp.sqrt(ratio)))
 
 
 class FactorsOnly(Conditional):
@@ -607,7 +608,7 @@ class FactorsOnly(Conditional):
         xp = namespace(stats.weight)
         T = xp.linalg.qr(params.loadings / xp.sqrt(params.noise_variance)[:, None])[1]
         axes, lengths, turned = xp.linalg.svd(T)  # directions of p that factors reach, and how far
-        used = lengths > _UNUSED * xp.max(lengths)
+        used = lengths > _UNUSED * (1.0 + xp.max(lengths))
         back = turned.T * xp.where(used, 1.0 / xp.where(used, lengths, 1.0), 0.0)
         filled = stats.weight > 0
         n = xp.where(filled, stats.weight, 1.0)[:, None]
