@@ -40,6 +40,7 @@ class Mixture:
 
     family: Any
     dtype: str = "float64"
+    labels_are_components = True  # what is known of rows says from which components they may come
 
     def conditionals(self) -> list[Mixture]:
         """Kernels for steps over some parameters at fixed others, if the family has such."""
@@ -119,7 +120,9 @@ class Mixture:
         components = self.family.from_vector(vector[K:], like.components)
         return MixtureParams(weights / xp.sum(weights), components)
 
-    def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> MixtureParams:
+    def from_partition(
+        self, X: Floats, weight: Floats, labels: Array, means: Floats, allowed: Array | None = None
+    ) -> MixtureParams:
         """Starting values from a partition of some rows and the means of its K parts.
 
         An empty part is given a hundredth of an equal share, lest its component be dead from the start.

@@ -36,7 +36,7 @@ from latently.core.squarem import squarem
 from latently.core.stepwise import Batch, Online
 from latently.core.summary import Summary, summarise
 from latently.core.tree import mapped
-from latently.distributions.mixture import Mixture, drawn_rows, expected_rows, log_density, responsibilities
+from latently.distributions.mixture import Mixture, drawn_rows, expected_rows, log_density
 from latently.mixture import _starts
 from latently.mixture._problem import Problem
 from latently.mixture._validation import (
@@ -45,6 +45,7 @@ from latently.mixture._validation import (
     check_data,
     check_flag,
     check_integer,
+    check_labels,
     check_locations,
     check_mixing_weights,
     check_number,
@@ -135,8 +136,20 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         """The kernel's parameters as fitted arrays, by name."""
         raise NotImplementedError
 
+    def _mixture(self, family):
+        """The kernel of a family."""
+        return Mixture(family, self.dtype)
+
+    def _known(self, y, n_rows, *, reset):
+        """(n_rows, K) bool: what labels say of the components each row may come from; None for nothing."""
+        return check_labels(y, n_rows, self._n_components())
+
     def _in_dimensions(self):
         """The number of principal dimensions in which some starts look for clusters, if any."""
+        return None
+
+    def _n_classes(self):
+        """The number of classes, if components belong to such, equally many to each."""
         return None
 
     def __sklearn_tags__(self):
@@ -223,7 +236,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         if summary.n_rows < 2 and not data.in_memory:  # arrays in memory were counted before
             raise ValueError(f"Found X with {summary.n_rows} sample(s) while a minimum of 2 is required")
         frame = Frame.around(summary.mean, summary.deviation, isotropic=self._family(None).isotropic)
-        kernel = Mixture(self._family_in(frame, self._floor(summary, frame)), self.dtype)
+        kernel = self._mixture(self._family_in(frame, self._floor(summary, frame)))
         return Problem(kernel, data, frame, summary, K, self.batch_size)
 
     def _sample_size(self):
@@ -240,7 +253,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         mean, deviation = kernel.moments(params)
         summary = Summary.of_moments(mean, deviation)
         frame = Frame.around(mean, deviation, isotropic=kernel.family.isotropic)
-        kernel = Mixture(self._family_in(frame, self._floor(summary, frame)), self.dtype)
+        kernel = self._mixture(self._family_in(frame, self._floor(summary, frame)))
         return Problem(kernel, data, frame, summary, self._n_components(), self.batch_size)
 
     def _fitted_in(self, problem):
@@ -486,6 +499,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             here.frame,
             means,
             self._in_dimensions(),
+            self._n_classes(),
         )
 
         def with_given(start):
@@ -615,18 +629,6 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             sample_weight = check_weights(sample_weight, len(scores))
         return float(np.average(scores, weights=sample_weight))
 
-    def predict_proba(self, X, *, out=None):
-        """Posterior probability of each component, (n_samples, n_components)."""
-        return self._rows_of(X, probabilities, out=out)
-
-    def predict(self, X, *, out=None):
-        """The most probable component of each row."""
-        return self._rows_of(X, most_probable, out=out)
-
-    def fit_predict(self, X, y=None, sample_weight=None):
-        """Fit the model, then `predict` the same rows."""
-        return self.fit(X, y, sample_weight=sample_weight).predict(X)
-
     def impute(self, X, *, sample=False, random_state=None, out=None):
         """Fill what is missing, given what was observed.
 
@@ -688,10 +690,6 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         """Akaike information criterion on the rows of X; lower is better."""
         return information_criteria(self, X)["aic"]
 
-    def icl(self, X):
-        """BIC plus twice the entropy of the responsibilities (integrated completed likelihood)."""
-        return information_criteria(self, X, with_icl=True)["icl"]
-
     def to(self, where):
         """The fitted model with its parameters elsewhere.
 
@@ -712,7 +710,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         return moved
 
     def _kernel(self):
-        return Mixture(self._family(np.zeros(self.n_features_in_)), self.dtype)
+        return self._mixture(self._family(np.zeros(self.n_features_in_)))
 
     def _rows_of(self, X, fn, *args, out=None):
         """`fn(kernel, density, frame, *args, block)` for all rows of X, in blocks in the user's units."""
@@ -779,17 +777,6 @@ def weighted_log_volume(frame, block):
 @gives("score_samples")
 def scores(kernel, density, frame, block):
     return log_density(kernel, density, frame.enter(block)) - frame.log_volume(block)
-
-
-@gives("predict_proba")
-def probabilities(kernel, density, frame, block):
-    return responsibilities(kernel, density, frame.enter(block))
-
-
-@gives("predict")
-def most_probable(kernel, density, frame, block):
-    resp = probabilities(kernel, density, frame, block)
-    return namespace(resp).argmax(resp, axis=1)
 
 
 @gives("impute")

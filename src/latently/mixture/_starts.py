@@ -37,21 +37,33 @@ def number_of_starts(n_init, n_rows, n_features, n_components, in_dimensions=Non
 
 
 def starting_values(
-    kernel, n_components, init, n_init, random_state, block, frame, means=None, in_dimensions=None
+    kernel,
+    n_components,
+    init,
+    n_init,
+    random_state,
+    block,
+    frame,
+    means=None,
+    in_dimensions=None,
+    n_classes=None,
 ):
     """Yields `n_init` starts, in turn by k-means in the user's units and on standardised features.
 
     Units carry meaning in some tables and pictures and are arbitrary in others; the short runs that follow
     tell which. From the third on features count in random proportion. With `in_dimensions`, every fourth is
     made in that many principal dimensions and every fourth is a partition by chance. Given `means`, or one
-    component, leave nothing to chance: there is one start. Rows go only into parts that their labels allow.
+    component, leave nothing to chance: there is one start. Rows go only into parts that their labels allow;
+    with `n_classes` each class of rows is made into parts on its own.
     """
-    X, weight, observed, allowed = block.X, block.weight, block.observed, block.allowed
+    X, weight, observed = block.X, block.weight, block.observed
+    allowed = block.allowed if kernel.labels_are_components else None
 
     def start(labels, means=None):
         if means is None:
             means = part_means(X, weight, labels, n_components, observed)
-        return kernel.from_partition(filled(X, observed, means[labels]), weight, labels, means)
+        X_filled = filled(X, observed, means[labels])
+        return kernel.from_partition(X_filled, weight, labels, means, block.allowed)
 
     if means is not None:
         yield start(nearest(X, means, observed, allowed), means)
@@ -71,7 +83,11 @@ def starting_values(
             by = "random"
         if i >= 2:  # the same partition again would be a start wasted
             units = units * np.sqrt(rng.standard_exponential(len(units)))
-        labels = partition(rows * units, weight, n_components, by, rng.randint(2**31 - 1), seen)
+        seed = rng.randint(2**31 - 1)
+        if n_classes is not None and allowed is not None:
+            labels = _within_classes(rows * units, weight, n_components, n_classes, by, seed, seen, allowed)
+        else:
+            labels = partition(rows * units, weight, n_components, by, seed, seen)
         if allowed is not None:
             labels = _as_allowed(X, weight, labels, n_components, observed, allowed)
         yield start(labels)
@@ -100,6 +116,27 @@ def partition(X, weight, n_components, init, seed, observed):
         if observed is not None:
             labels = nearest(X, centres, observed)
             X = filled(X, observed, part_means(X, weight, labels, n_components, observed)[labels])
+    return labels
+
+
+def _within_classes(X, weight, n_components, n_classes, init, seed, observed, allowed):
+    """Labels (n,) of parts that are made in each class of rows; rows of no known class go to the nearest.
+
+    The components of a class are next to one another.
+    """
+    per_class = n_components // n_classes
+    of_class = allowed[:, ::per_class]
+    labelled = of_class.sum(axis=1) == 1
+    labels = np.zeros(len(X), dtype=int)
+    for c in range(n_classes):
+        own = labelled & of_class[:, c]
+        if own.any():
+            seen = None if observed is None else observed[own]
+            labels[own] = c * per_class + partition(X[own], weight[own], per_class, init, seed, seen)
+    if not labelled.all():
+        seen = None if observed is None else observed[labelled]
+        means = part_means(X[labelled], weight[labelled], labels[labelled], n_components, seen)
+        labels[~labelled] = nearest(X, means, observed, allowed)[~labelled]
     return labels
 
 
@@ -156,6 +193,8 @@ def _shares(labels, weight, n_components):
 
 def _as_allowed(X, weight, labels, n_components, observed, allowed):
     """Parts numbered as suits what is known of their rows best; then rows that must not stay move."""
+    if allowed[np.arange(len(X)), labels].all():
+        return labels
     parts, numbers = linear_sum_assignment(_shares(labels, weight, n_components) @ allowed, maximize=True)
     labels = numbers[np.argsort(parts)][labels]
     stays = allowed[np.arange(len(X)), labels]

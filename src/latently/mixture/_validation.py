@@ -95,7 +95,7 @@ def check_data(estimator, X, y=None, sample_weight=None, *, reset):
         weight = check_weights(sample_weight, n_rows)
         data = data.with_weight(None if np.all(weight == 1.0) else weight)
     if y is not None:
-        data = data.with_allowed(check_labels(y, n_rows, estimator._n_components()))
+        data = data.with_allowed(estimator._known(y, n_rows, reset=reset))
     return data
 
 
@@ -240,7 +240,7 @@ def check_labels(y, n_rows, n_components):
         warnings.warn(
             f"y is ignored: it does not hold components (0 to {n_components - 1}, -1 where unknown)",
             UserWarning,
-            stacklevel=4,  # where `fit` was called
+            stacklevel=5,  # where `fit` was called
         )
         return None
     if np.all(y == -1):

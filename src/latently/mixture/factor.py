@@ -10,11 +10,12 @@ from latently.backend.namespace import ones
 from latently.core.drivers import Result
 from latently.distributions import LowRankParams, MixtureParams
 from latently.distributions.moments import moment_step, principal_fit, total_moments
+from latently.mixture._clusters import Clusters
 from latently.mixture._docs import shares_docs
 from latently.mixture._factors import FactorMixture
 
 
-class _OneComponent(FactorMixture):
+class _OneComponent(Clusters, FactorMixture):
     """Attributes without the axis of components."""
 
     _PARAMETERS: ClassVar = {

@@ -9,12 +9,13 @@ import numpy as np
 from latently.backend.namespace import namespace, zeros
 from latently.distributions import FullGaussian, FullParams, LowRankGaussian, LowRankParams, MixtureParams
 from latently.mixture._base import MixtureBase
+from latently.mixture._clusters import Clusters
 from latently.mixture._docs import shares_docs
 from latently.mixture._validation import check_choice, check_covariances, check_positive
 
 
 @shares_docs
-class GaussianMixture(MixtureBase):
+class GaussianMixture(Clusters, MixtureBase):
     """Mixture of Gaussians.
 
     A component k is drawn with probability pi_k, then x from N(mu_k, Sigma_k).

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from latently.mixture._clusters import Clusters
 from latently.mixture._docs import shares_docs
 from latently.mixture._factors import FactorMixture
 from latently.mixture._validation import check_choice, check_flag
@@ -14,7 +15,7 @@ _ISOTROPIC = {"diagonal": False, "isotropic": True}
 
 
 @shares_docs
-class MFA(FactorMixture):
+class MFA(Clusters, FactorMixture):
     """Mixture of factor analysers.
 
     A component k is drawn with probability pi_k, factors z from N(0, I), and
