@@ -15,6 +15,9 @@ _HOMES = {
     "MFA": "latently.mixture",
     "MPPCA": "latently.mixture",
     "MCFA": "latently.mixture",
+    "PerClass": "latently.supervised",
+    "MJFAClassifier": "latently.supervised",
+    "MFMClassifier": "latently.supervised",
 }
 
 
@@ -45,10 +48,19 @@ def load(path):
     """
     header, arrays = io.read(path)
     name = header.get("class")
-    if not isinstance(name, str) or name not in _HOMES:
+    if not _is_known(name):
         raise ModelFileError(f"{str(path)!r} holds a {name!r}, which this version of latently does not have")
-    cls = getattr(importlib.import_module(_HOMES[name]), name)
     try:
-        return saving.rebuild(cls, header, arrays)
+        return saving.rebuild(_class_named, header, arrays)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise ModelFileError(f"{str(path)!r} does not hold a valid {name}: {error}") from None
+
+
+def _class_named(name):
+    if not _is_known(name):
+        raise ValueError(f"this version of latently has no {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def _is_known(name):
+    return isinstance(name, str) and name in _HOMES

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 Array: TypeAlias = Any  # an array of some Array API namespace: NumPy, torch, array_api_strict
 Namespace: TypeAlias = Any
@@ -120,3 +121,14 @@ def exp_above(exponents: Array, lowest: float) -> Array:
         return np.exp(exponents, out=exponents)
     xp = namespace(exponents)
     return xp.exp(xp.clip(exponents, min=lowest))
+
+
+def log_ndtr(array: Array) -> Array:
+    """ln Phi, the logarithm of the normal distribution function, to full precision far in the tails."""
+    if is_numpy(array) or isinstance(array, float):
+        return special.log_ndtr(array)
+    if is_torch(array):
+        import torch
+
+        return torch.special.log_ndtr(array)
+    return like(special.log_ndtr(to_numpy(array)), array)

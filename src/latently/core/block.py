@@ -26,6 +26,13 @@ class Block:
         """The rows for which `chosen` (n,) is true."""
         return self.take(namespace(self.X).nonzero(chosen)[0])
 
+    def apart(self, chosen: Array) -> tuple[Block | None, Block | None]:
+        """The rows for which `chosen` (n,) is true, and the others; None for no rows."""
+        xp = namespace(self.X)
+        if bool(xp.all(chosen)):
+            return self, None
+        return (self.where(chosen), self.where(~chosen)) if bool(xp.any(chosen)) else (None, self)
+
     def take(self, index: Array) -> Block:
         """The rows of these numbers, in their order."""
         xp = namespace(self.X)

@@ -44,6 +44,13 @@ class Kernel(Protocol):
     def settled(self, params: Any) -> Any:
         """The same model in coordinates that suit it; between steps whose statistics are not kept."""
 
+    @property
+    def damping(self) -> float:
+        """How much to hold back a first try at a step that may lead down; zero if none does."""
+
+    def damped(self, stats: Any, params: Any, damping: float) -> Any:
+        """Statistics from which the step leads less far, but in the same direction."""
+
     def rounding(self, density: Any) -> float:
         """How many nats per row the log-likelihood may lose to rounding."""
 
@@ -67,6 +74,7 @@ class Iteration:
     max_iter: int
 
 
+_DAMPINGS = 16  # how often a step that leads down is tried again, ever shorter
 _NOTICEABLE = 1e-10  # a relative fall that is more than the last digits of float64
 
 Callback = Callable[[Iteration], Any]
@@ -123,11 +131,30 @@ def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[An
     `log_volume` is what the log-likelihood per row in the sweep's frame is above that in the user's units.
     """
 
-    def step(params: Any) -> Step[Any]:
+    def evaluated(params: Any) -> tuple[Any, float, float]:
         density = kernel.prepare(params)
         stats = kernel.stats(density, sweep.sum(kernel.e_step, density))
         objective = float(stats.log_likelihood) / float(stats.total_weight) - log_volume
-        return Step(objective, kernel.rounding(density), lambda: kernel.settled(kernel.m_step(stats, params)))
+        return stats, objective, kernel.rounding(density)
+
+    def step(params: Any) -> Step[Any]:
+        stats, objective, rounding = evaluated(params)
+
+        def following() -> Any:
+            if kernel.damping == 0.0:
+                return kernel.settled(kernel.m_step(stats, params))
+            damping = kernel.damping
+            for _ in range(_DAMPINGS):
+                try:
+                    there = kernel.settled(kernel.m_step(kernel.damped(stats, params, damping), params))
+                    if evaluated(there)[1] >= objective:
+                        return there
+                except (ValueError, ArithmeticError):  # statistics that belong to no parameters
+                    pass
+                damping *= 4.0
+            return params
+
+        return Step(objective, rounding, following)
 
     return step
 

@@ -226,11 +226,7 @@ class LowRankGaussian:
     ) -> ProjectedSums:
         X = block.X
         if isinstance(projected, Holed):
-            (K, D), (G, S) = density.means.shape, density.inverse_noise.shape
-            shapes = ((K,), (K, D), (K, self.n_factors, D), (G, S))
-            weight, sum_x, sum_yx, square = (zeros(shape, X) for shape in shapes)
-            holed = low_rank_holes.sums(self, density, block, projected, resp)
-            return ProjectedSums(weight, sum_x, sum_yx, square, holed)
+            return self.no_sums(density, low_rank_holes.sums(self, density, block, projected, resp))
         if resp.sparse is not None and self.n_factors:
             sum_x, sum_yx, squares = self._gathered_sums(density, projected, resp, resp.sparse)
         else:
@@ -240,6 +236,13 @@ class LowRankGaussian:
         elif squares is None:
             squares = resp.times(projected.squares)
         return ProjectedSums(resp.weight, sum_x, sum_yx, squares)
+
+    def no_sums(self, density: LowRankDensity, holed: HoledSums) -> ProjectedSums:
+        """Of rows with missing entries only: those of complete rows are zero."""
+        (K, D), (G, S) = density.means.shape, density.inverse_noise.shape
+        shapes = ((K,), (K, D), (K, self.n_factors, D), (G, S))
+        weight, sum_x, sum_yx, square = (zeros(shape, density.means) for shape in shapes)
+        return ProjectedSums(weight, sum_x, sum_yx, square, holed)
 
     def stats(self, density: LowRankDensity, sums: ProjectedSums) -> LowRankStats:
         """Statistics in z = C^-T y from sums in y = P'(x - mu), which is linear in x; once per sweep."""

@@ -179,7 +179,7 @@ def sums(
     family: LowRankGaussian, density: LowRankDensity, block: Block, holed: Holed, resp: Responsibilities
 ) -> HoledSums:
     xp = namespace(block.X)
-    K, q, n = density.means.shape[0], family.n_factors, len(block)
+    q = family.n_factors
     r, flat, bounds = resp.entries()  # of all components, one after the other
     weighted = r[None, :]
     if q:
@@ -187,7 +187,19 @@ def sums(
         m = packed.backward(columns, holed.at(holed.y, flat))  # (q, M)
         zz = packed.inverse(columns)
         zz += xp.stack([m[i, :] * m[j, :] for i, j in packed.pairs(q)])
-        weighted = xp.concat([weighted, m * r, zz * r])  # (1 + q + T, M)
+        weighted = xp.concat([weighted, m * r, zz * r])
+    return sums_of_moments(family, block, weighted, flat, bounds)
+
+
+def sums_of_moments(
+    family: LowRankGaussian, block: Block, weighted: Array, flat: Array | None, bounds: list[int]
+) -> HoledSums:
+    """The sums for r (1, m, E[zz']), (1 + q + T, M): of all components, one after the other.
+
+    `flat` are their places in (K, n) laid out flat, None for all; `bounds` says where each component begins.
+    """
+    xp = namespace(block.X)
+    q, n, K = family.n_factors, len(block), len(bounds) - 1
     assert block.observed is not None
     unobserved = xp.astype(~block.observed, xp.float64)
     totals, of_rows, of_holes, of_squares = [], [], [], []

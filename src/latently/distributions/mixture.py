@@ -42,9 +42,22 @@ class Mixture:
     dtype: str = "float64"
     labels_are_components = True  # what is known of rows says from which components they may come
 
-    def conditionals(self) -> list[Mixture]:
-        """Kernels for steps over some parameters at fixed others, if the family has such."""
+    @property
+    def damping(self) -> float:
+        return 0.0  # no step of EM leads down
+
+    def damped(self, stats: Any, params: Any, damping: float) -> Any:
+        return stats
+
+    def conditionals(self, missing: bool) -> list[Mixture]:
+        """Kernels for steps over some parameters at fixed others, if there are such for data of the kind."""
+        if missing:
+            return []
         return [replace(self, family=family) for family in self.family.conditionals()]
+
+    def floats_per_row(self, K: int, D: int, missing: bool) -> int:
+        """How much memory a row takes on its way through the kernel."""
+        return int(self.family.floats_per_row(K, D, missing))
 
     def prepare(self, params: MixtureParams) -> Any:
         """The family's density with weights in its constants: it evaluates to ln pi_k p(x | k)."""
@@ -55,15 +68,12 @@ class Mixture:
         return replace(density, constants=density.constants + log_weights, log_weights=log_weights)
 
     def e_step(self, density: Any, block: Block) -> MixtureStats:
+        if block.observed is not None:  # complete rows are quicker on their own
+            whole, holed = block.apart(namespace(block.X).all(block.observed, axis=1))
+            if whole is not None:
+                sums = self.e_step(density, replace(whole, observed=None))
+                return sums if holed is None else add(self.e_step(density, holed), sums)
         xp = namespace(block.X)
-        if block.observed is not None:
-            complete = xp.all(block.observed, axis=1)
-            if bool(xp.all(complete)):
-                return self.e_step(density, replace(block, observed=None))
-            if bool(xp.any(complete)):  # those are quicker on their own
-                whole, holed = replace(block.where(complete), observed=None), block.where(~complete)
-                both: MixtureStats = add(self.e_step(density, holed), self.e_step(density, whole))
-                return both
         log_joint, latent = self.family.evaluate(density, block, rough=True)
         most_per_row = self.family.most_per_row(log_joint.shape[0])
         log_norm, resp = respond(log_joint, block.weight, block.allowed, most_per_row)
@@ -77,9 +87,10 @@ class Mixture:
 
     def m_step(self, stats: MixtureStats, params: MixtureParams) -> MixtureParams:
         """pi_k = N_k / N, and the family's own step."""
-        return MixtureParams(
-            stats.components.weight / stats.total_weight,
-            self.family.m_step(stats.components, params.components),
+        return replace(
+            params,
+            weights=stats.components.weight / stats.total_weight,
+            components=self.family.m_step(stats.components, params.components),
         )
 
     def implied_stats(self, params: MixtureParams) -> MixtureStats:
@@ -93,17 +104,16 @@ class Mixture:
         return 32.0 * (_EPS + float(self.family.rounding(density)))
 
     def clamped(self, params: MixtureParams) -> MixtureParams:
-        return MixtureParams(params.weights, self.family.clamped(params.components))
+        return replace(params, components=self.family.clamped(params.components))
 
     def settled(self, params: MixtureParams) -> MixtureParams:
         """The same density, in the coordinates that suit it best if the family has a choice."""
-        return MixtureParams(params.weights, self.family.settled(params.components))
+        return replace(params, components=self.family.settled(params.components))
 
     def moved(self, params: MixtureParams, shift: Array, scale: Array) -> MixtureParams:
         """The parameters of the mixture of shift + scale * x."""
-        return MixtureParams(
-            params.weights, self.family.moved(params.components, params.weights, shift, scale)
-        )
+        moved = self.family.moved(params.components, params.weights, shift, scale)
+        return replace(params, components=moved)
 
     def to_vector(self, params: MixtureParams) -> Array:
         """All parameters as one vector without bounds: log weights, then the family's."""

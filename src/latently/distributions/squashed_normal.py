@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg, special
 
-from latently.backend.namespace import Floats
+from latently.backend.namespace import Array, Floats, log_ndtr, namespace
 
 _TAIL = -6.0  # below this the continued fraction is the better way
 _TERMS = 80  # of it: enough for all digits at its worst end
@@ -132,28 +132,27 @@ class SquashedNormal:
         return np.asarray(linalg.cholesky(self.covariance, lower=True))
 
 
-def hazards(t: Floats) -> tuple[Floats, Floats, Floats]:
+def hazards(t: Array) -> tuple[Array, Array, Array]:
     """h(t) = phi(t) / Phi(t), h + t, and 1 - h (h + t), to full relative precision.
 
     A standard normal e given e > -t has mean h and variance 1 - h (h + t).
     """
-    t = np.asarray(t, dtype=np.float64)
+    xp = namespace(t)
+    shape, t = t.shape, xp.reshape(t, (-1,))
     far = t < _TAIL
-    near = np.where(far, 0.0, t)
-    h = np.exp(-0.5 * near**2 - 0.5 * math.log(2 * math.pi) - special.log_ndtr(near))
+    near = xp.where(far, 0.0, t)
+    h = xp.exp(-0.5 * near**2 - 0.5 * math.log(2 * math.pi) - log_ndtr(near))
     beyond, left = h + near, 1.0 - h * (h + near)
-    # h(-x) = x + 1 / (x + 2 / (x + 3 / ...)) (Laplace), for the tail
-    x = np.where(far, -t, 1.0)
-    fraction = x
-    for k in range(_TERMS, 1, -1):
-        previous = k / fraction
-        fraction = x + previous
-    c = 1.0 / fraction  # h - x, where `previous` is 2 / (x + 3 / ...)
-    return (
-        np.where(far, x + c, h),
-        np.where(far, c, beyond),
-        np.where(far, c * (previous - c), left),
-    )
+    if bool(xp.any(far)):
+        # h(-x) = x + 1 / (x + 2 / (x + 3 / ...)) (Laplace)
+        x = -t[far]
+        fraction = x
+        for k in range(_TERMS, 1, -1):
+            previous = k / fraction
+            fraction = x + previous
+        c = 1.0 / fraction  # h - x, where `previous` is 2 / (x + 3 / ...)
+        h[far], beyond[far], left[far] = x + c, c, c * (previous - c)
+    return xp.reshape(h, shape), xp.reshape(beyond, shape), xp.reshape(left, shape)
 
 
 def truncated_normal(least: float, n_samples: int, rng: np.random.Generator) -> Floats:

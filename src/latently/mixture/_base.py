@@ -148,6 +148,10 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         """The number of principal dimensions in which some starts look for clusters, if any."""
         return None
 
+    def _least_rows(self):
+        """How many rows there must be."""
+        return self._n_components()
+
     def _n_classes(self):
         """The number of classes, if components belong to such, equally many to each."""
         return None
@@ -231,8 +235,10 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told of by the check
             summary = summarise(sweep, self._sample_size())
         check_summary(summary)
-        if summary.n_rows < K:
-            raise ValueError(f"n_components={K} must not be larger than n_samples={summary.n_rows}")
+        if summary.n_rows < self._least_rows():
+            raise ValueError(
+                f"n_components={self._least_rows()} must not be larger than n_samples={summary.n_rows}"
+            )
         if summary.n_rows < 2 and not data.in_memory:  # arrays in memory were counted before
             raise ValueError(f"Found X with {summary.n_rows} sample(s) while a minimum of 2 is required")
         frame = Frame.around(summary.mean, summary.deviation, isotropic=self._family(None).isotropic)
@@ -722,7 +728,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         check_same_place(f"{type(self).__name__}.{fn.method}", data, params.components.means)
         frame = Frame.around(*kernel.moments(params), isotropic=kernel.family.isotropic)
         density = kernel.prepare(kernel.moved(params, -frame.shift / frame.scale, 1.0 / frame.scale))
-        floats = kernel.family.floats_per_row(self._n_components(), data.n_features, True)
+        floats = kernel.floats_per_row(self._n_components(), data.n_features, True)
         sweep = data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
         checked = quietly if data.in_memory else finite_only
         return data.collected(sweep.rows(checked, fn, kernel, density, frame, *args), out)

@@ -12,7 +12,7 @@ from latently.distributions import LowRankGaussian, LowRankParams, MixtureParams
 from latently.distributions.mixture import expected_rows
 from latently.distributions.responsibilities import normalise
 from latently.mixture._base import MixtureBase, gives, in_main_memory
-from latently.mixture._validation import check_integer
+from latently.mixture._validation import check_integer, numbers
 
 
 class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBase):
@@ -102,9 +102,13 @@ class FactorMixture(FactorModel):
         }
 
     def _validated(self, name, value, D, shown_as):
+        isotropic, shared = self._noise()
+        if name == "noise_variance" and isotropic and self._shapes(D)[name] != (D,):
+            value = numbers(shown_as, value)
+            if value.shape == (self._n_components(),):  # one for each: their features all have the same
+                value = value[:, None]
         array = super()._validated(name, value, D, shown_as)
         if name == "noise_variance":
-            isotropic, shared = self._noise()
             if isotropic and np.any(array != array[..., :1]):
                 raise ValueError(f"{shown_as} must be the same for all features, the noise being isotropic")
             if shared and np.any(array != array[:1]):

@@ -35,7 +35,7 @@ class Problem:
     @property
     def floats_per_row(self):
         D = self.data.n_features
-        return self.kernel.family.floats_per_row(self.n_components, D, self.summary.missing)
+        return self.kernel.floats_per_row(self.n_components, D, self.summary.missing)
 
     def sweep(self):
         """Passes over all rows."""
@@ -62,7 +62,7 @@ class Problem:
 
         Only the `last` of these, if that is given.
         """
-        kernels = [] if self.summary.missing else self.kernel.conditionals()
+        kernels = self.kernel.conditionals(self.summary.missing)
         for kernel in kernels[::-1][:last]:
             step = in_turn(counted(em_step(kernel, sweep, log_volume)), step)
         return step

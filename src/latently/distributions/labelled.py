@@ -1,0 +1,535 @@
+"""Mixtures of factor models with a label that hangs on the factors.
+
+    l ~ pi      y ~ N(0, I_d)      x | y, l ~ N(mu_l + G_l y, sigma_l^2 I)      P(z = 1 | y) = Phi(w'y + b)
+
+With more than two classes each label is the answer to one of C questions, asked with equal chance. Question
+j is answered with yes with probability Phi(w_j'y + b_j); yes tells class j, and no one of the others:
+
+    P(z = c | y) = 1/C [ Phi(w_c'y + b_c) + sum_{j != c} Phi(-w_j'y - b_j) / (C - 1) ]
+
+Two classes and w_2 = -w_1, b_2 = -b_1 make that the formula above, for which one question (J = 1) will do.
+All integrals over y have closed forms, because a Gaussian y given x and an answer is squashed normal.
+
+An answer is yes where v = w'y + b + e > 0, e ~ N(0, 1). With v latent as well, EM moves the classifier too:
+it is the regression of E[v] on y. The variance of e is left free in the M-step and then brought back to one,
+which is quicker and as sure (parameter expansion; Liu, Rubin & Wu, 1998, Biometrika 85).
+
+With an emphasis a the objective is sum ln p(x) + a ln P(z | x), that is a ln p(x, z) + (1 - a) ln p(x): EM as
+long as a <= 1, which blends the statistics of rows with and without their labels. For a > 1 the blend has a
+negative share; rows drawn from the present parameters are mixed in, as many as it takes for the objective to
+rise (extended Baum-Welch). Formulas: docs/mfm.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from latently.backend import packed
+from latently.backend.linalg import transpose
+from latently.backend.namespace import Array, Floats, eye, log_ndtr, namespace, zeros
+from latently.core.block import Block
+from latently.core.tree import add, mapped
+from latently.distributions import low_rank_holes
+from latently.distributions.low_rank import LowRankDensity, Projected
+from latently.distributions.low_rank_holes import Holed
+from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
+from latently.distributions.responsibilities import Responsibilities, normalise, respond
+from latently.distributions.squashed_normal import hazards
+
+_LARGEST = 1e8  # a longer w makes no difference: the answer is sharp
+
+
+@dataclass(frozen=True)
+class LabelledParams(MixtureParams):
+    coef: Array  # (J, d): w
+    intercept: Array  # (J,): b
+
+
+@dataclass(frozen=True)
+class LabelledDensity(LowRankDensity):
+    coef: Array  # (J, d)
+    intercept: Array  # (J,)
+
+    @property
+    def n_questions(self) -> int:
+        return int(self.coef.shape[0])
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What y and v are expected to be, given x and the component, before the answer is known."""
+
+    mean: Array  # (L, J, n): E[v], called a
+    deviation: Array  # (L, J, n) or (L, J, 1): s, the root of 1 + w'R w
+    gain: Array  # (L, J, n, d) or (L, J, 1, d): g = R w / s^2, so that E[y | v] = M + g (v - a)
+
+
+@dataclass(frozen=True)
+class AnswerSums:
+    """Sums for the regression of v on (y, 1), over rows with a label, weighted with r."""
+
+    weight: Array  # (J,)
+    sum_yy: Array  # (J, d + 1, d + 1)
+    sum_yv: Array  # (J, d + 1)
+    sum_vv: Array  # (J,)
+
+
+@dataclass(frozen=True)
+class LabelledSums(MixtureStats):
+    answers: Any  # AnswerSums, or None if no row has a label
+    pull: Array | None  # (L, J): sum of r (E[v | z] - a), over complete rows
+    pull_x: Array | None  # (L, J, D): the same times x
+
+
+@dataclass(frozen=True)
+class LabelledStats(MixtureStats):
+    answers: Any
+
+
+@dataclass(frozen=True)
+class LabelledMixture(Mixture):
+    """The kernel; its family is a LowRankGaussian. `allowed` of a block holds classes, not components."""
+
+    n_classes: int = 2
+    emphasis: float = 1.0
+    labels_are_components = False
+
+    @property
+    def n_questions(self) -> int:
+        return 1 if self.n_classes == 2 else self.n_classes
+
+    @property
+    def damping(self) -> float:
+        """Weight of rows drawn from the model, per row of the data, with which a step is tried first."""
+        return max(0.0, self.emphasis - 1.0)
+
+    def conditionals(self, missing: bool) -> list[Mixture]:
+        names = (field.name for field in fields(self))
+        return [ClassifierOnly(**{name: getattr(self, name) for name in names})]
+
+    def floats_per_row(self, K: int, D: int, missing: bool) -> int:
+        d = self.family.n_factors
+        each = 6 + d * (d if missing else 1)
+        return super().floats_per_row(K, D, missing) + K * self.n_questions * int(each)
+
+    def prepare(self, params: Any) -> LabelledDensity:
+        density = super().prepare(params)
+        shared = {field.name: getattr(density, field.name) for field in fields(density)}
+        return LabelledDensity(**shared, coef=params.coef, intercept=params.intercept)
+
+    # -- E-step -------------------------------------------------------------------------------------
+
+    def e_step(self, density: LabelledDensity, block: Block) -> LabelledSums:
+        xp = namespace(block.X)
+        parts: list[Block | None] = [None, block]
+        if block.allowed is not None:
+            parts = list(block.apart(~xp.all(block.allowed, axis=1)))
+        total: Any = None
+        for part, with_labels in zip(parts, (True, False), strict=True):
+            if part is None:
+                continue
+            if part.observed is None:
+                total = add(total, self._sums(density, part, with_labels))
+                continue
+            whole, holed = part.apart(xp.all(part.observed, axis=1))
+            if whole is not None:
+                total = add(total, self._sums(density, replace(whole, observed=None), with_labels))
+            if holed is not None:
+                total = add(total, self._sums(density, holed, with_labels))
+        sums: LabelledSums = total
+        return sums
+
+    def _sums(self, density: LabelledDensity, block: Block, with_labels: bool) -> LabelledSums:
+        xp = namespace(block.X)
+        if not with_labels:
+            log_joint, latent = self.family.evaluate(density, block, rough=True)
+            log_norm, resp = respond(
+                log_joint, block.weight, None, self.family.most_per_row(log_joint.shape[0])
+            )
+            sums = self.family.sums(density, block, latent, resp)
+            return LabelledSums(xp.sum(resp.by_row * log_norm), xp.sum(resp.by_row), sums, None, None, None)
+        alpha = self.emphasis
+        log_joint, latent = self.family.evaluate(density, block)
+        answers = answers_of(density, latent)
+        signs, log_shares = self._told(block.allowed)
+        log_full = log_joint[:, None, :] + self._log_answers(answers, signs, log_shares)
+        L, J, n = log_full.shape
+        log_norm, r = respond(xp.reshape(log_full, (L * J, n)), block.weight, None, 0.0)
+        by_question = alpha * xp.reshape(r.full(), (L, J, n))
+        by_component = xp.sum(by_question, axis=1)
+        if alpha != 1.0:
+            log_plain, plain = respond(log_joint, block.weight, None, 0.0)
+            by_component = by_component + (1.0 - alpha) * plain.full()
+            log_norm = alpha * log_norm + (1.0 - alpha) * log_plain
+        resp = Responsibilities(xp.sum(by_component, axis=1), r.by_row, by_component, None)
+        told = xp.sum(r.by_row * log_norm), xp.sum(r.by_row)
+        hazard, _, _ = hazards(signs * answers.mean / answers.deviation)
+        delta = signs * answers.deviation * hazard  # E[v | z] - a
+        M = xp.permute_dims(self.family.factor_means(density, latent), (1, 0, 2))  # (L, n, d)
+        if isinstance(latent, Holed):
+            R = xp.permute_dims(self.family.factor_covariances(density, latent, n), (1, 0, 2, 3))
+            regression = self._regression_by_row(answers, by_question, delta, M, R)
+            sums = self._holed_sums(density, block, resp, answers, by_question * delta, M, R)
+            return LabelledSums(*told, sums, regression, None, None)
+        pulled = by_question * delta
+        regression = self._regression(density, answers, by_question, pulled, M)
+        sums = self.family.sums(density, block, latent, resp)
+        pull_x = xp.reshape(xp.reshape(pulled, (L * J, n)) @ block.X, (L, J, block.X.shape[1]))
+        return LabelledSums(*told, sums, regression, xp.sum(pulled, axis=2), pull_x)
+
+    def _told(self, allowed: Array) -> tuple[Array, Array | float]:
+        """(J, n) whether the answer was yes (1) or no (-1), and the log share of the label in it."""
+        xp = namespace(allowed)
+        if self.n_questions == 1:
+            return xp.where(allowed[:, 1], 1.0, zeros((1,), allowed) - 1.0)[None, :], 0.0
+        C = self.n_classes
+        signs = xp.where(allowed.T, 1.0, zeros((1,), allowed) - 1.0)
+        return signs, xp.where(allowed.T, 0.0, zeros((1,), allowed) - math.log(C - 1)) - math.log(C)
+
+    @staticmethod
+    def _log_answers(answers: Answers, signs: Array, log_shares: Array | float) -> Array:
+        """(L, J, n) ln P(question j, z | x, l)."""
+        return log_ndtr(signs * answers.mean / answers.deviation) + log_shares
+
+    def _regression(
+        self, density: LabelledDensity, answers: Answers, r: Array, pulled: Array, M: Array
+    ) -> AnswerSums:
+        """Of complete rows, whose y all have the covariance R_l: E[yy'] and E[yv] summed in closed form.
+
+        E[y v | z] = M E[v | z] + R w, E[yy' | z] = R + M M' + delta (M g' + g M' - a g g') and
+        E[v^2 | z] = s^2 + a E[v | z].
+        """
+        xp = namespace(M)
+        g, w, b = answers.gain[:, :, 0, :], density.coef, density.intercept
+        L, J, d = g.shape
+        n_r = xp.sum(r, axis=2)  # (L, J)
+        sum_m = r @ M  # (L, J, d)
+        sum_mm = xp.reshape(transpose(r[..., None] * M[:, None, :, :]) @ M[:, None, :, :], (L, J, d, d))
+        n_u, sum_um = xp.sum(pulled, axis=2), pulled @ M
+        sum_a = xp.sum(sum_m * w, axis=2) + n_r * b
+        sum_ua = xp.sum(sum_um * w, axis=2) + n_u * b
+        sum_aa = xp.sum(r * answers.mean**2, axis=2)
+        outer = sum_um[..., :, None] * g[..., None, :]
+        yy = (
+            n_r[..., None, None] * density.factor_covariances[:, None, :, :]
+            + sum_mm
+            + outer
+            + transpose(outer)
+            - sum_ua[..., None, None] * g[..., :, None] * g[..., None, :]
+        )
+        y = sum_m + n_u[..., None] * g
+        s2 = answers.deviation[:, :, 0] ** 2
+        # sum of r M a = (sum of r M M') w + b sum of r M
+        ma = xp.sum(sum_mm * w[:, None, :], axis=-1) + b[:, None] * sum_m
+        yv = ma + sum_um + (n_r * s2)[..., None] * g
+        vv = n_r * s2 + sum_aa + sum_ua
+        return _summed_over_components(n_r, y, yy, sum_a + n_u, yv, vv)
+
+    def _regression_by_row(self, answers: Answers, r: Array, delta: Array, M: Array, R: Array) -> AnswerSums:
+        """The same for rows with holes, of which each has its own R (L, n, d, d)."""
+        xp = namespace(M)
+        a, s2, g = answers.mean, answers.deviation**2, answers.gain
+        M = M[:, None, :, :]
+        v = a + delta
+        y = M + delta[..., None] * g  # E[y | z]
+        bent = M[..., :, None] * g[..., None, :]
+        yy = (
+            R[:, None, ...]
+            + M[..., :, None] * M[..., None, :]
+            + delta[..., None, None]
+            * (bent + transpose(bent) - a[..., None, None] * g[..., :, None] * g[..., None, :])
+        )
+        yv = M * v[..., None] + s2[..., None] * g
+        return _summed_over_components(
+            xp.sum(r, axis=2),
+            xp.sum(r[..., None] * y, axis=2),
+            xp.sum(r[..., None, None] * yy, axis=2),
+            xp.sum(r * v, axis=2),
+            xp.sum(r[..., None] * yv, axis=2),
+            xp.sum(r * (s2 + a * v), axis=2),
+        )
+
+    def _holed_sums(
+        self,
+        density: LabelledDensity,
+        block: Block,
+        resp: Responsibilities,
+        answers: Answers,
+        pulled: Array,
+        M: Array,
+        R: Array,
+    ) -> Any:
+        """Sums of rows with holes, with moments of y that know of the answer."""
+        xp = namespace(M)
+        L, n, d = M.shape
+        g, a, r = answers.gain, answers.mean, resp.full()
+        m = r[..., None] * M + xp.sum(pulled[..., None] * g, axis=1)  # (L, n, d)
+        bent = xp.sum(pulled[..., None] * g, axis=1)[..., :, None] * M[..., None, :]
+        ahead = xp.sum((pulled * a)[..., None, None] * g[..., :, None] * g[..., None, :], axis=1)
+        zz = r[..., None, None] * (R + M[..., :, None] * M[..., None, :]) + bent + transpose(bent) - ahead
+        packed_zz = [zz[..., i, j] for i, j in packed.pairs(d)]
+        weighted = xp.stack([r, *(m[..., i] for i in range(d)), *packed_zz])  # (1 + d + T, L, n)
+        weighted = xp.reshape(weighted, (weighted.shape[0], L * n))
+        holed = low_rank_holes.sums_of_moments(
+            self.family, block, weighted, None, [k * n for k in range(L + 1)]
+        )
+        return self.family.no_sums(density, holed)
+
+    def stats(self, density: LabelledDensity, sums: Any) -> LabelledStats:
+        """Statistics of a whole sweep: what the answers pull at the factors is put in here."""
+        components = self.family.stats(density, sums.components)
+        if sums.pull is not None:
+            xp = namespace(sums.pull)
+            u, ux = sums.pull, sums.pull_x
+            g = gains(density)[0]  # (L, J, d)
+            centred = ux - u[..., None] * density.means[:, None, :]
+            um = centred @ density.projections @ density.to_factors  # (L, J, d): sum of r delta M
+            ua = xp.sum(um * density.coef, axis=2) + u * density.intercept
+            outer = transpose(um) @ g
+            components = replace(
+                components,
+                sum_z=components.sum_z + xp.sum(u[..., None] * g, axis=1),
+                sum_zx=components.sum_zx + transpose(g) @ ux,
+                sum_zz=components.sum_zz + outer + transpose(outer) - transpose(ua[..., None] * g) @ g,
+            )
+        return LabelledStats(sums.log_likelihood, sums.total_weight, components, sums.answers)
+
+    # -- M-step -------------------------------------------------------------------------------------
+
+    def m_step(self, stats: Any, params: Any) -> Any:
+        """Components as in any mixture, and the classifier by regression."""
+        moved: Any = super().m_step(stats, params)
+        if stats.answers is None:
+            return moved
+        xp = namespace(params.coef)
+        of = stats.answers
+        filled = of.weight > 0
+        one = eye(of.sum_yv.shape[1], of.sum_yy)
+        yy = xp.where(filled[:, None, None], of.sum_yy, one)
+        n = xp.where(filled, of.weight, 1.0)
+        beta = xp.linalg.solve(yy + 1e-14 * n[:, None, None] * one, of.sum_yv[..., None])[..., 0]
+        noise = (of.sum_vv - xp.sum(beta * of.sum_yv, axis=1)) / n
+        beta = beta / xp.sqrt(xp.where(noise > 0, noise, 1.0))[:, None]
+        length = xp.linalg.vector_norm(beta, axis=1, keepdims=True)
+        beta = beta * xp.where(length > _LARGEST, _LARGEST / xp.where(length > 0, length, 1.0), 1.0)
+        beta = xp.where((filled & (noise > 0))[:, None], beta, self._joined(params))
+        return replace(moved, coef=beta[:, :-1], intercept=beta[:, -1])
+
+    def damped(self, stats: LabelledStats, params: LabelledParams, damping: float) -> LabelledStats:
+        """The statistics with rows mixed in that were drawn from the parameters, `damping` for each row."""
+        implied = self.implied_stats(params)
+        implied = replace(implied, answers=None if stats.answers is None else implied.answers)
+        weight = damping * float(stats.total_weight)
+        copy = mapped(lambda field: field * 1.0, stats)
+        mixed: LabelledStats = add(copy, mapped(lambda field: field * weight, implied))
+        return mixed
+
+    def implied_stats(self, params: Any) -> LabelledStats:
+        xp = namespace(params.coef)
+        plain = super().implied_stats(params)
+        (J, d), beta = params.coef.shape, self._joined(params)
+        each = zeros((J,), params.coef) + 1.0 / J
+        answers = AnswerSums(
+            weight=each,
+            sum_yy=each[:, None, None] * eye(d + 1, params.coef),
+            sum_yv=each[:, None] * beta,
+            sum_vv=each * (1.0 + xp.sum(beta**2, axis=1)),
+        )
+        return LabelledStats(plain.log_likelihood, plain.total_weight, plain.components, answers)
+
+    @staticmethod
+    def _joined(params: LabelledParams) -> Array:
+        """(J, d + 1): coefficients and intercept."""
+        return namespace(params.coef).concat([params.coef, params.intercept[:, None]], axis=1)
+
+    def to_vector(self, params: Any) -> Array:
+        xp = namespace(params.coef)
+        return xp.concat([xp.reshape(self._joined(params), (-1,)), super().to_vector(params)])
+
+    def from_vector(self, vector: Array, like: Any) -> LabelledParams:
+        xp = namespace(vector)
+        J, d = like.coef.shape
+        beta = xp.reshape(vector[: J * (d + 1)], (J, d + 1))
+        plain = super().from_vector(vector[J * (d + 1) :], like)
+        return LabelledParams(plain.weights, plain.components, beta[:, :-1], beta[:, -1])
+
+    # -- starts and draws, in main memory -----------------------------------------------------------
+
+    def from_partition(
+        self, X: Floats, weight: Floats, labels: Array, means: Floats, allowed: Array | None = None
+    ) -> LabelledParams:
+        """As any mixture starts, with a classifier that knows the shares of the classes only.
+
+        A component's factors can be turned at will, but one classifier serves all components. So each is
+        turned to where the classes lie in its factors as they lie in those of the largest part.
+        """
+        plain = super().from_partition(X, weight, labels, means)
+        d, J, C = self.family.n_factors, self.n_questions, self.n_classes
+        if allowed is None:
+            return LabelledParams(plain.weights, plain.components, np.zeros((J, d)), np.zeros(J))
+        known = ~np.all(allowed, axis=1)
+        shares = weight[known] @ allowed[known] / max(weight[known].sum(), 1e-300)
+        shares = (shares + 1e-3) / (1 + 1e-3 * C)
+        intercept = special.ndtri(shares[1:2] if J == 1 else shares)
+        loadings, components = np.array(plain.components.loadings), plain.components
+        density = Mixture(self.family).prepare(plain)
+        patterns = np.zeros((len(means), C, d))
+        for k in range(len(means)):
+            own = known & (labels == k)
+            M = (X[own] - means[k]) @ density.projections[k] @ density.to_factors[k]
+            for c in range(C):
+                rows = allowed[own, c]
+                if rows.any():
+                    patterns[k, c] = weight[own][rows] @ M[rows] / np.sqrt(weight[own][rows].sum())
+        largest = np.argmax(plain.weights)
+        for k in range(len(means)):
+            u, _, vt = np.linalg.svd(patterns[k].T @ patterns[largest])
+            loadings[k] = loadings[k] @ (u @ vt)
+        components = replace(components, loadings=loadings)
+        return LabelledParams(plain.weights, components, np.zeros((J, d)), intercept)
+
+    def sample(self, params: Any, n_samples: int, rng: np.random.Generator) -> tuple[Floats, Array]:
+        """Rows (n, D) and their classes (n,)."""
+        labels = rng.choice(len(params.weights), size=n_samples, p=params.weights / params.weights.sum())
+        c = params.components
+        y = rng.standard_normal((n_samples, c.loadings.shape[2]))
+        X = c.means[labels] + np.einsum("ndq,nq->nd", c.loadings[labels], y)
+        X += np.sqrt(c.noise_variance[labels]) * rng.standard_normal(X.shape)
+        return X, self.sample_classes(params, y, rng)
+
+    def sample_classes(self, params: LabelledParams, y: Floats, rng: np.random.Generator) -> Array:
+        """(n,) classes of rows with these factors (n, d)."""
+        question = rng.integers(self.n_questions, size=len(y))
+        v = np.sum(params.coef[question] * y, axis=1) + params.intercept[question]
+        yes = v + rng.standard_normal(len(y)) > 0
+        if self.n_questions == 1:
+            return yes.astype(int)
+        other = rng.integers(self.n_classes - 1, size=len(y))
+        return np.where(yes, question, other + (other >= question))
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """First and second derivatives of the objective by (w, b), of each question; the second in part."""
+
+    gradient: Array  # (J, d + 1)
+    curvature: Array  # (J, d + 1, d + 1), at least zero
+
+
+class ClassifierOnly(LabelledMixture):
+    """The classifier at fixed components: one step of Gauss and Newton, tried ever shorter until it leads up.
+
+    t = (w'M + b) / s, the argument of Phi, is taken for linear in (w, b), in which ln Phi(t) is concave. EM,
+    which takes y for latent too, moves w ever more slowly where the classes are far apart.
+    """
+
+    @property
+    def damping(self) -> float:
+        return 1e-6
+
+    def damped(self, stats: Any, params: Any, damping: float) -> Any:
+        slopes: Slopes = stats.answers
+        if slopes is None:
+            return stats
+        xp = namespace(slopes.curvature)
+        one = eye(slopes.curvature.shape[1], slopes.curvature)
+        size = xp.sum(slopes.curvature * one, axis=(1, 2))[:, None, None] + 1e-300
+        return replace(stats, answers=replace(slopes, curvature=slopes.curvature + damping * size * one))
+
+    def _sums(self, density: LabelledDensity, block: Block, with_labels: bool) -> LabelledSums:
+        xp = namespace(block.X)
+        log_joint, latent = self.family.evaluate(density, block)
+        if not with_labels:
+            log_norm, resp = respond(log_joint, block.weight, None, 0.0)
+            return LabelledSums(xp.sum(resp.by_row * log_norm), xp.sum(resp.by_row), None, None, None, None)
+        answers = answers_of(density, latent)
+        signs, log_shares = self._told(block.allowed)
+        log_full = log_joint[:, None, :] + self._log_answers(answers, signs, log_shares)
+        L, J, n = log_full.shape
+        log_norm, r = respond(xp.reshape(log_full, (L * J, n)), block.weight, None, 0.0)
+        if self.emphasis != 1.0:
+            log_plain = normalise(log_joint)[0]
+            log_norm = self.emphasis * log_norm + (1.0 - self.emphasis) * log_plain
+        resp = xp.reshape(r.full(), (L, J, n))
+        hazard, beyond, _ = hazards(signs * answers.mean / answers.deviation)
+        M = xp.permute_dims(self.family.factor_means(density, latent), (1, 0, 2))
+        slope = M[:, None, :, :] - answers.mean[..., None] * answers.gain
+        slope = xp.concat([slope, xp.ones_like(slope[..., :1])], axis=3) / answers.deviation[..., None]
+        gradient = xp.sum((resp * signs * hazard)[..., None] * slope, axis=(0, 2))
+        bent = transpose((resp * hazard * beyond)[..., None] * slope) @ slope
+        slopes = Slopes(gradient, xp.sum(bent, axis=0))
+        told = xp.sum(r.by_row * log_norm), xp.sum(r.by_row)
+        return LabelledSums(*told, None, slopes, None, None)
+
+    def stats(self, density: LabelledDensity, sums: Any) -> LabelledStats:
+        """The sums are the statistics already."""
+        return LabelledStats(sums.log_likelihood, sums.total_weight, None, sums.answers)
+
+    def m_step(self, stats: Any, params: Any) -> Any:
+        if stats.answers is None:
+            return params
+        xp = namespace(params.coef)
+        step = xp.linalg.solve(stats.answers.curvature, stats.answers.gradient[..., None])[..., 0]
+        beta = self._joined(params) + step
+        return replace(params, coef=beta[:, :-1], intercept=beta[:, -1])
+
+
+def class_log_joint(kernel: LabelledMixture, density: LabelledDensity, block: Block) -> Array:
+    """(n, C) ln p(x, z = c)."""
+    log_joint, latent = kernel.family.evaluate(density, block)
+    xp = namespace(log_joint)
+    answers = answers_of(density, latent)
+    classes = eye(kernel.n_classes, log_joint) > 0
+    columns = []
+    for c in range(kernel.n_classes):
+        signs, log_shares = kernel._told(classes[c : c + 1, :])
+        full = log_joint[:, None, :] + kernel._log_answers(answers, signs, log_shares)
+        columns.append(normalise(xp.reshape(full, (-1, full.shape[2])))[0])
+    return xp.stack(columns, axis=1)
+
+
+def class_probabilities(coef: Floats, intercept: Floats, n_classes: int, y: Floats) -> Floats:
+    """(n, C) P(z = c | y) for factors (n, d)."""
+    yes = special.ndtr(y @ coef.T + intercept)
+    if n_classes == 2:
+        return np.concatenate([special.ndtr(-y @ coef.T - intercept), yes], axis=1)
+    no = special.ndtr(-y @ coef.T - intercept) / (n_classes - 1)
+    return np.asarray((yes + no.sum(axis=1, keepdims=True) - no) / n_classes)
+
+
+def gains(density: LabelledDensity) -> tuple[Array, Array]:
+    """g = R w / s^2 (L, J, d) and s (L, J) for complete rows."""
+    xp = namespace(density.coef)
+    Rw = density.coef @ density.factor_covariances  # (L, J, d)
+    s2 = 1.0 + xp.sum(Rw * density.coef, axis=2)
+    return Rw / s2[..., None], xp.sqrt(s2)
+
+
+def answers_of(density: LabelledDensity, latent: Projected | Holed) -> Answers:
+    xp = namespace(density.coef)
+    w, b = density.coef, density.intercept
+    if isinstance(latent, Holed):
+        M = low_rank_holes.factor_means(latent)  # (n, L, d)
+        R = low_rank_holes.factor_covariances(latent)
+        Rw = xp.permute_dims(w @ R, (1, 2, 0, 3))  # (L, J, n, d)
+        s2 = 1.0 + xp.sum(Rw * w[:, None, :], axis=3)
+        mean = xp.permute_dims(M @ w.T, (1, 2, 0)) + b[:, None]
+        return Answers(mean, xp.sqrt(s2), Rw / s2[..., None])
+    g, s = gains(density)
+    mean = (w @ transpose(density.to_factors)) @ latent.y + b[:, None]
+    return Answers(mean, s[..., None], g[:, :, None, :])
+
+
+def _summed_over_components(n: Array, y: Array, yy: Array, v: Array, yv: Array, vv: Array) -> AnswerSums:
+    """Sums over rows for each component and question, put together for (y, 1) and added up."""
+    xp = namespace(n)
+    n, y, yy, v, yv, vv = (xp.sum(part, axis=0) for part in (n, y, yy, v, yv, vv))
+    top = xp.concat([yy, y[..., None]], axis=2)
+    bottom = xp.concat([y, n[:, None]], axis=1)
+    sum_yy = xp.concat([top, bottom[:, None, :]], axis=1)
+    return AnswerSums(n, sum_yy, xp.concat([yv, v[:, None]], axis=1), vv)

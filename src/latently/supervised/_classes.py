@@ -1,0 +1,212 @@
+"""What all classifiers share: labels of rows, decisions between classes, and rows that are turned away.
+
+A subclass says what ln p(x, class) is. Rows that the model finds improbable as a whole, under every class,
+can be rejected: a posterior probability only says which class suits a row best, not whether one does.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.base import ClassifierMixin
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from latently.backend.namespace import is_native
+from latently.mixture._base import in_main_memory
+from latently.mixture._validation import check_number
+
+UNLABELLED = -1
+
+
+class LatentClassifier(ClassifierMixin):
+    """Decisions of classifiers that know the density of a row, ln p(x), by `score_samples`.
+
+    They have a parameter `reject_below`. It is to be put before the class that saves the model, and whose
+    `_set_parameters` calls `_set_classes` and `_start_rejecting`.
+    """
+
+    _TAKES_UNLABELLED: ClassVar = True
+    _LEAST_CLASSES: ClassVar = 1
+
+    # -- what a subclass provides -------------------------------------------------------------------
+
+    def _class_log_joint(self, X):
+        """(n_samples, n_classes) ln p(x, class). Besides, `score_samples` gives ln p(x)."""
+        raise NotImplementedError
+
+    # -- labels -------------------------------------------------------------------------------------
+
+    def _encoded(self, y, n_rows, classes=None):
+        """Number of each row's class, -1 where it has none; sets `classes_` unless they are given."""
+        codes, found = encoded(self, y, n_rows, classes)
+        if not self._TAKES_UNLABELLED and np.any(codes == UNLABELLED):
+            raise ValueError(
+                f"{type(self).__name__} needs a class for every row, and among several labels -1 stands for "
+                "none; drop these rows, or call the class something else"
+            )
+        if len(found) < self._LEAST_CLASSES:
+            raise ValueError(
+                f"{type(self).__name__} needs at least {self._LEAST_CLASSES} classes in y, but there is only "
+                f"the class {found.tolist()[0]!r}"
+            )
+        self.classes_ = found
+        return codes
+
+    def _set_classes(self, classes, n_classes):
+        """Labels for a model whose parameters are known; 0, 1, ... if none are given."""
+        labels = np.arange(n_classes) if classes is None else np.asarray(classes)
+        if labels.dtype == object and all(isinstance(label, str) for label in labels.flat):
+            labels = labels.astype(str)
+        if labels.shape != (n_classes,) or len(np.unique(labels)) != n_classes:
+            raise ValueError(f"classes must be {n_classes} different labels, not {classes!r}")
+        if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
+            raise ValueError(f"classes must be text or finite numbers, not {classes!r}")
+        if np.any(labels[1:] < labels[:-1]):
+            raise ValueError("classes must be in ascending order, as the parameters of the classes are")
+        self.classes_ = labels
+
+    # -- decisions ----------------------------------------------------------------------------------
+
+    def predict_log_proba(self, X):
+        """Logarithms of the posterior probabilities of the classes, (n_samples, n_classes).
+
+        Where every density is zero in floating point, so that there is nothing to go by, classes are equally
+        probable.
+        """
+        check_is_fitted(self)
+        log_joint = self._class_log_joint(X)
+        lost = np.max(log_joint, axis=1, keepdims=True) == -np.inf
+        log_joint = np.where(lost, 0.0, log_joint)
+        return log_joint - logsumexp(log_joint, axis=1, keepdims=True)
+
+    def predict_proba(self, X):
+        """Posterior probabilities of the classes, (n_samples, n_classes), in the order of `classes_`."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X):
+        """The most probable class of each row, or `rejected_label_` where the row is not accepted."""
+        check_is_fitted(self)
+        if self.reject_below_ == -np.inf:
+            return self._most_probable(X)
+        # an array, so that the answer has room for the label, whatever the classes are and the rows
+        rejected = np.asarray(self.rejected_label_)
+        return np.where(self.accepts(X), self._most_probable(X), rejected)
+
+    def _most_probable(self, X):
+        return self.classes_[np.argmax(self._class_log_joint(X), axis=1)]
+
+    def accepts(self, X):
+        """Whether the log density of each row is at least `reject_below_`, (n_samples,) bool."""
+        return in_main_memory(self.score_samples(X)) >= self.reject_below_
+
+    def calibrate_rejection(self, X, acceptance_rate=0.99):
+        """Choose `reject_below_` so that this share of held-out rows is accepted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of the known classes that were not used for the fit: to those used, a model gives too high
+            a density.
+        acceptance_rate : float, default=0.99
+            The share of them to accept.
+
+        Returns
+        -------
+        self
+        """
+        check_number("acceptance_rate", acceptance_rate, least=0, most=1)
+        scores = np.sort(in_main_memory(self.score_samples(X)))
+        n_rejected = int(np.floor((1 - acceptance_rate) * len(scores) + 1e-9))  # (1 - 0.9) * 10 is below 1
+        if n_rejected < len(scores):
+            self.reject_below_ = float(scores[n_rejected])
+        else:
+            self.reject_below_ = float(np.nextafter(scores[-1], np.inf))
+        return self
+
+    @property
+    def rejected_label_(self):
+        """What `predict` says of rows that are not accepted: -1, or "rejected" among labels that are text."""
+        check_is_fitted(self)
+        label = "rejected" if self.classes_.dtype.kind == "U" else UNLABELLED
+        if label in self.classes_:
+            raise ValueError(
+                f"{label!r} is a class, so it cannot stand for rejected rows; call the class something else, "
+                "or use `accepts` and `predict_proba`"
+            )
+        return label
+
+    def _check_reject_below(self):
+        value = self.reject_below
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, Real) or not value < np.inf:
+            raise ValueError(f"reject_below must be a log density, or None to reject nothing, not {value!r}")
+
+    def _start_rejecting(self):
+        """Of a new fit."""
+        self.reject_below_ = -np.inf if self.reject_below is None else float(self.reject_below)
+
+    # -- files --------------------------------------------------------------------------------------
+
+    def _more_header(self):
+        labels = self.classes_.astype(np.float64) if self.classes_.dtype.kind == "f" else self.classes_
+        threshold = None if self.reject_below_ == -np.inf else self.reject_below_  # JSON has no infinity
+        return {"classes": labels.tolist(), "reject_below": threshold}
+
+    def _set_more(self, more):
+        labels, threshold = more["classes"], more["reject_below"]
+        super()._set_more({name: more[name] for name in more if name not in ("classes", "reject_below")})
+        if not isinstance(labels, list) or len({type(label) for label in labels}) != 1:
+            raise ValueError("classes must be a list of labels of one type")
+        self._set_classes(labels, len(self.classes_))
+        if threshold is not None and (type(threshold) is not float or not np.isfinite(threshold)):
+            raise ValueError(f"reject_below must be a finite number or null, not {threshold!r}")
+        self.reject_below_ = -np.inf if threshold is None else threshold
+
+
+def encoded(estimator, y, n_rows, classes=None):
+    """Numbers (n_rows,) of the classes in ascending order, -1 for unlabelled rows; and the classes.
+
+    -1 marks rows without a label if there are two other labels at least; else it is a class like any other,
+    so that labels -1 and 1 are what they seem. Among labels that are text, -1 stands for itself.
+    """
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
+    y = column_or_1d(in_main_memory(y) if is_native(y) or hasattr(y, "compute") else y, warn=True)
+    if len(y) != n_rows:
+        raise ValueError(f"y must have one label per row, {n_rows} in all, not {len(y)}")
+    unlabelled = np.array(
+        [isinstance(label, Real) and label == UNLABELLED for label in y.tolist()], dtype=bool
+    )
+    if classes is not None and UNLABELLED in list(classes):
+        unlabelled[:] = False
+    known = y[~unlabelled]
+    if len(known) == 0 and classes is None:
+        raise ValueError("every row is unlabelled (-1), so there are no classes to learn")
+    if known.dtype == object and all(isinstance(label, str) for label in known):
+        known = known.astype(str)
+    if len(known):
+        assert_all_finite(known, input_name="y")
+        if known.dtype == object:
+            kinds = " and ".join(sorted({type(label).__name__ for label in known}))
+            raise ValueError(f"Unknown label type: y must hold numbers or text, not objects: {kinds}")
+        check_classification_targets(known)
+    found = np.unique(known)
+    if classes is None and len(found) < 2 and unlabelled.any() and y.dtype != object:
+        unlabelled[:], known = False, y
+        found = np.unique(y)
+    if classes is not None:
+        unknown = found[~np.isin(found, classes)]
+        if len(unknown):
+            raise ValueError(
+                f"y has the class {unknown.tolist()[0]!r}, which is not among {np.asarray(classes).tolist()}"
+            )
+        found = np.asarray(classes)
+    codes = np.full(n_rows, UNLABELLED)
+    codes[~unlabelled] = np.searchsorted(found, known)
+    return codes, found

@@ -1,0 +1,284 @@
+"""A density for each class makes a classifier.
+
+    p(l | x) = rho_l p(x | l) / sum_h rho_h p(x | h)
+
+Any estimator that tells log densities will do: a copy of it is fitted to the rows of each class.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from inspect import signature
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.utils import get_tags
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from latently.backend.namespace import like
+from latently.core.saving import SavedMixin
+from latently.mixture._base import MixtureBase, as_generator, in_main_memory
+from latently.mixture._validation import (
+    check_data,
+    check_integer,
+    check_mixing_weights,
+    check_weights,
+    numbers,
+)
+from latently.supervised._classes import LatentClassifier
+
+
+class PerClass(LatentClassifier, SavedMixin, BaseEstimator):
+    """Bayes classifier with a density for each class: p(l|x) is proportional to rho_l p(x|l).
+
+    The densities are fitted separately, each to the rows of its class. With :class:`latently.mixture.MCFA` it
+    is known as mMCFA, with :class:`latently.mixture.MPPCA` as mPPCA.
+
+    Parameters
+    ----------
+    density : estimator
+        Anything with `fit(X)` and `score_samples(X)`, the log density of rows: the models of
+        `latently.mixture`, scikit-learn's `GaussianMixture` and `KernelDensity`, and pipelines that end in
+        such a one. It is left as it is; copies are fitted. NaN in X is as good as it is to this estimator.
+    class_prior : array-like of shape (n_classes,), optional
+        Probabilities rho of the classes, in ascending order of their labels. By default the shares of the
+        classes in the rows, by weight.
+    reject_below : float, optional
+        Rows whose log density ln p(x) is below are rejected by `predict`. By default none is; see also
+        `calibrate_rejection`.
+    n_jobs : int, optional
+        Classes to fit at once, as for joblib. The result does not depend on it.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels in ascending order.
+    class_prior_ : ndarray of shape (n_classes,)
+    densities_ : list of estimators
+        The density of each class.
+    reject_below_ : float
+        Rows with a log density below it are rejected; -inf if none is.
+    rejected_label_ : int or str
+        What `predict` says of them: -1, or "rejected" among labels that are text.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        If X had string column names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import scale
+    >>> from latently.mixture import MCFA
+    >>> from latently.supervised import PerClass
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X = scale(X)
+    >>> model = PerClass(MCFA(n_components=1, n_factors=2)).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2]) > 0.9
+    True
+    >>> model = model.calibrate_rejection(X[1::2], acceptance_rate=0.95)
+    >>> model.predict([[100.0] * 13])  # this is no wine
+    array([-1])
+    """
+
+    _TAKES_UNLABELLED: ClassVar = False
+    _KEEPS_HISTORY: ClassVar = False
+
+    def __init__(self, density, *, class_prior=None, reject_below=None, n_jobs=None):
+        self.density = density
+        self.class_prior = class_prior
+        self.reject_below = reject_below
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if _is_density(self.density):
+            tags.input_tags.allow_nan = get_tags(self.density).input_tags.allow_nan
+        return tags
+
+    # -- fitting ------------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None):
+        """Fit a density to the rows of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows, in memory.
+        y : array-like of shape (n_samples,)
+            The class of each row: numbers or text.
+        sample_weight : array-like of shape (n_samples,), optional
+            How often each row counts, for densities that take weights.
+
+        Returns
+        -------
+        self
+        """
+        self._check_hyperparameters()
+        if sample_weight is not None and not has_fit_parameter(self.density, "sample_weight"):
+            raise ValueError(f"sample_weight was given, but {type(self.density).__name__}.fit takes none")
+        with MixtureBase._unchanged_on_failure(self):
+            rows = self._rows(X, reset=True)
+            codes = self._encoded(y, len(rows))
+            weight = None if sample_weight is None else check_weights(sample_weight, len(rows))
+            self.class_prior_ = self._prior(np.bincount(codes, weight))
+            self.densities_ = Parallel(n_jobs=self.n_jobs)(
+                delayed(_fitted_to_class)(self.density, label, rows, codes == code, weight)
+                for code, label in enumerate(self.classes_.tolist())
+            )
+            self._start_rejecting()
+        return self
+
+    def _check_hyperparameters(self):
+        if not _is_density(self.density):
+            raise TypeError(
+                "density must be an estimator with fit and score_samples that needs no labels, such as "
+                f"GaussianMixture(2), not {self.density!r}"
+            )
+        self._check_reject_below()
+
+    def _rows(self, X, *, reset):
+        data = check_data(self, np.asarray(X) if isinstance(X, np.memmap) else X, reset=reset)
+        if not data.in_memory:
+            raise ValueError("PerClass needs all rows of X in memory; give them as an array or a data frame")
+        return data.X
+
+    def _prior(self, weight):
+        """The probabilities of classes of which there are rows of this weight."""
+        if np.any(weight == 0):
+            label = self.classes_.tolist()[np.argmin(weight)]
+            raise ValueError(f"sample_weight is zero for every row of class {label!r}; drop these rows")
+        if self.class_prior is None:
+            return weight / weight.sum()
+        return _checked_prior(self.class_prior, len(weight))
+
+    # -- using a fitted model -----------------------------------------------------------------------
+
+    def score_samples(self, X):
+        """Log density ln p(x) of each row, whatever its class, (n_samples,)."""
+        return logsumexp(self._class_log_joint(X), axis=1)
+
+    def _class_log_joint(self, X):
+        return self._class_log_densities(X) + np.log(self.class_prior_)
+
+    def _class_log_densities(self, X):
+        """(n_samples, n_classes) ln p(x | class)."""
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        columns = [in_main_memory(density.score_samples(rows)) for density in self.densities_]
+        log_densities = np.stack(columns, axis=1).astype(np.float64)
+        wrong = np.isnan(log_densities) | (log_densities == np.inf)
+        if np.any(wrong):
+            row, code = np.argwhere(wrong)[0]
+            raise ValueError(
+                f"the density of class {self.classes_.tolist()[code]!r} gives row {row} of X the log density "
+                f"{log_densities[row, code]}, which is none"
+            )
+        return log_densities
+
+    def sample(self, n_samples=1, *, random_state=None):
+        """Draw rows and their classes from the model, if its densities can be drawn from.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, Generator, RandomState or None
+            Its own source of chance: that of `density` belongs to `fit`.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        y : ndarray of shape (n_samples,)
+            The label of the class each row was drawn from.
+        """
+        check_is_fitted(self)
+        self._check_densities_have("sample")
+        check_integer("n_samples", n_samples, least=1)
+        rng = as_generator(random_state)
+        codes = rng.choice(len(self.classes_), size=n_samples, p=self.class_prior_)
+        X = np.empty((n_samples, self.n_features_in_))
+        for code in np.unique(codes):
+            X[codes == code] = _drawn(self.densities_[code], np.count_nonzero(codes == code), rng)
+        return X, self.classes_[codes]
+
+    def n_parameters(self):
+        """Number of free parameters of the fitted density of rows and classes."""
+        check_is_fitted(self)
+        self._check_densities_have("n_parameters")
+        of_prior = len(self.classes_) - 1 if self.class_prior is None else 0
+        return of_prior + sum(density.n_parameters() for density in self.densities_)
+
+    def bic(self, X, y):
+        """Bayesian information criterion of rows and their classes, ln p(x, class); lower is better."""
+        log_joint = self._class_log_joint(X)
+        codes = self._encoded(y, len(log_joint), self.classes_)
+        total = log_joint[np.arange(len(codes)), codes].sum()
+        return float(-2 * total + self.n_parameters() * np.log(len(codes)))
+
+    def _check_densities_have(self, method):
+        for density in self.densities_:
+            if not hasattr(density, method):
+                raise TypeError(
+                    f"{method} needs densities that have it, but {type(density).__name__} has not"
+                )
+
+    # -- files --------------------------------------------------------------------------------------
+
+    def _fitted_parameters(self):
+        check_is_fitted(self)
+        return {"class_prior": self.class_prior_}
+
+    def _fitted_estimators(self):
+        return self.densities_
+
+    def _set_fitted_estimators(self, parts):
+        self.densities_ = parts
+        self.n_features_in_ = parts[0].n_features_in_ if parts else 0
+        if any(type(part) is not type(self.density) for part in parts):
+            raise ValueError("its densities are not of the class of its hyper-parameter density")
+        if any(part.n_features_in_ != self.n_features_in_ for part in parts):
+            raise ValueError("its densities differ in their number of features")
+
+    def _set_parameters(self, class_prior):
+        self.class_prior_ = _checked_prior(class_prior, len(self.densities_))
+        self._set_classes(None, len(class_prior))
+        self._start_rejecting()
+
+
+def _is_density(density):
+    can = all(hasattr(density, method) for method in ("fit", "score_samples", "get_params"))
+    return can and not isinstance(density, type) and not is_classifier(density)
+
+
+def _checked_prior(class_prior, n_classes):
+    prior = numbers("class_prior", class_prior)
+    if prior.shape != (n_classes,):
+        raise ValueError(
+            f"class_prior must have an entry for each of the {n_classes} classes, not shape {prior.shape}"
+        )
+    if np.any(prior <= 0):
+        raise ValueError(f"class_prior must be positive; its smallest entry is {prior.min():.6g}")
+    return check_mixing_weights("class_prior", prior)
+
+
+def _fitted_to_class(density, label, rows, of_class, weight):
+    weights = {} if weight is None else {"sample_weight": weight[of_class]}
+    try:
+        return clone(density).fit(rows[like(of_class, rows)], **weights)
+    except ValueError as error:
+        n_rows = np.count_nonzero(of_class)
+        raise ValueError(
+            f"{type(density).__name__} could not be fitted to the {n_rows} rows of class {label!r}: {error}"
+        ) from error
+
+
+def _drawn(density, n_samples, rng):
+    """(n_samples, D) rows, in an order that says nothing; scikit-learn sorts them by component."""
+    seed = int(rng.integers(2**32))
+    if "random_state" in signature(density.sample).parameters:
+        drawn = density.sample(n_samples, random_state=seed)
+    else:  # scikit-learn's mixtures draw by the seed of the fit
+        drawn = copy(density).set_params(random_state=seed).sample(n_samples)
+    return rng.permutation(in_main_memory(drawn[0] if isinstance(drawn, tuple) else drawn))
