@@ -414,3 +414,80 @@ def test_steps_in_alternation_end_where_em_does(seed):
     starts = {init: getattr(slow, f"{name}_") for name, init in MCFA._PARAMETERS.items()}
     fast = MCFA(2, 2, tol=1e-12, max_iter=200, **starts).fit(X)
     assert -1e-9 < fast.history_[-1] - slow.history_[-1] < 1e-3
+
+
+# -- one covariance for all components --------------------------------------------------------------------
+
+
+def alike(theta):
+    """The parameters with the first component's covariance for all."""
+    covariances = np.broadcast_to(theta["latent_covs"][0], theta["latent_covs"].shape)
+    return {**theta, "latent_covs": covariances}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shared_covariance_steps_are_exact(seed):
+    """Q parts into terms, and the best common covariance is the mean of the components' own, weighted."""
+    X, _ = problem(seed)
+    start = alike(COMMON.example(np.random.default_rng(seed), 5, 3, 2))
+    model = COMMON.started(start, max_iter=1, shared_covariance=True, **EXACT).fit(X)
+    weights, A, xi, Omega, noise = oracle.step(X, *start.values())
+    pooled = np.broadcast_to(np.einsum("k,kij->ij", weights, Omega), Omega.shape)
+    _, means, covariances = oracle.dense(weights, A, xi, pooled, noise)
+    np.testing.assert_allclose(model.weights_, weights, rtol=1e-10)
+    np.testing.assert_allclose(model.means_, means, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(model.covariances_, covariances, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("fashion", FASHIONS)
+@pytest.mark.parametrize("holes", [False, True], ids=["", "holes"])
+def test_shared_covariance_is_kept_and_never_falls(fashion, holes, tmp_path):
+    X, _ = problem(4)
+    if holes:
+        X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    model = MCFA(3, 2, shared_covariance=True, **{**SHORT, **FASHIONS[fashion]}).fit(X)
+    np.testing.assert_allclose(model.covariances_, model.covariances_[:1].repeat(3, axis=0), atol=1e-10)
+    if fashion not in ("mini-batches", "single precision"):  # whose history is known to a few digits only
+        assert_sensible(model, X)
+        free = MCFA(3, 2, warm_start=True, **{**SHORT, **FASHIONS[fashion]})
+        free.__dict__.update({k: v for k, v in vars(model).items() if k.endswith("_")})
+        assert free.fit(X).history_[-1] >= model.history_[-1] - 1e-9
+    model.save(tmp_path / "model")
+    again = latently.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.score_samples(X), model.score_samples(X))
+    assert again.n_parameters() == model.n_parameters() < COMMON.known(COMMON.theta(model)).n_parameters()
+
+
+@pytest.mark.parametrize(("D", "K", "q"), [(6, 2, 1), (6, 3, 2), (7, 4, 3), (5, 1, 2)])
+def test_shared_covariance_counts_are_ranks(D, K, q):
+    """The rank of the Jacobian of means and the common covariance by the parameters, by differences."""
+    rng = np.random.default_rng(0)
+    theta = alike(COMMON.example(rng, D, K, q))
+    root = np.linalg.cholesky(theta["latent_covs"][0])
+    shapes = [(D, q), (K, q), (q, q), (D,)]
+    x0 = np.concatenate(
+        [a.ravel() for a in (theta["loadings"], theta["latent_means"], root, theta["noise"])]
+    )
+
+    def density(x):
+        parts = np.split(x, np.cumsum([np.prod(s) for s in shapes])[:-1])
+        A, xi, C, psi = (part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
+        return np.concatenate([(xi @ A.T).ravel(), (A @ C @ C.T @ A.T + np.diag(psi))[np.triu_indices(D)]])
+
+    step = 1e-6
+    jacobian = np.stack(
+        [(density(x0 + step * e) - density(x0 - step * e)) / (2 * step) for e in np.eye(len(x0))]
+    )
+    values = np.linalg.svd(jacobian, compute_uv=False)
+    rank = np.sum(values > 1e-6 * values[0])
+    model = COMMON.known(theta).set_params(shared_covariance=True)
+    assert model.n_parameters() == K - 1 + rank
+
+
+def test_shared_covariance_wants_equal_starts():
+    X, _ = problem(0)
+    start = COMMON.example(np.random.default_rng(0), 5, 3, 2)
+    with pytest.raises(ValueError, match="latent_covariances_init must be the same for all components"):
+        COMMON.started(start, shared_covariance=True, **SHORT).fit(X)
+    with pytest.raises(ValueError, match="shared_covariance must be True or False"):
+        MCFA(3, 2, shared_covariance="yes").fit(X)

@@ -132,6 +132,7 @@ class CommonLoadings:
     n_factors: int
     floor: Array  # (D,)
     origin: Array | None = None  # (D,): the user's origin in the frame of the starting values
+    shared: bool = False  # whether all components have one covariance of factors
     isotropic = False
 
     def conditionals(self) -> list[Conditional]:
@@ -261,6 +262,8 @@ class CommonLoadings:
         latent_covariances = xp.where(
             filled[:, None, None], stats.sum_zz / n[..., None] - outer, params.latent_covariances
         )
+        if self.shared:
+            latent_covariances = pooled(latent_covariances, stats.weight)
 
         A, c, total = params.loadings, params.centre, xp.sum(stats.weight)
         z_mean, x_mean = xp.sum(stats.sum_z, axis=0) / total, stats.sum_x / total
@@ -476,8 +479,9 @@ class CommonLoadings:
         They are no more than those of means and covariances without any structure.
         """
         q = self.n_factors
-        structured = D + D * q - q * q + K * q + K * q * (q + 1) // 2
-        return min(structured, K * D + K * D * (D + 1) // 2)
+        covariances = 1 if self.shared else K
+        structured = D + D * q - q * q + K * q + covariances * q * (q + 1) // 2
+        return min(structured, K * D + covariances * D * (D + 1) // 2)
 
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> CommonParams:
         """Leading directions of all rows from the origin, and in them the moments of the parts.
@@ -499,12 +503,14 @@ class CommonLoadings:
 
         z, parts = (((rows - centre) / unit) @ V for rows in (X, means))
         within = (z - parts[labels]) * np.sqrt(weight)[:, None]
-        pooled = within.T @ within / total
+        pooled_within = within.T @ within / total
         omega = np.empty((K, q, q))
         for k in range(K):  # a small part's covariance is drawn towards that of all
             own = labels == k
             scatter = within[own].T @ within[own]
-            omega[k] = (scatter + (q + 1) * pooled) / (weight[own].sum() + q + 1)
+            omega[k] = (scatter + (q + 1) * pooled_within) / (weight[own].sum() + q + 1)
+        if self.shared:
+            omega = np.broadcast_to(pooled_within, omega.shape)
         left = (X - centre) / unit - z @ V.T
         params = CommonParams(
             origin=origin,
@@ -614,12 +620,22 @@ class FactorsOnly(Conditional):
         n = xp.where(filled, stats.weight, 1.0)[:, None]
         means = stats.sum_x / n
         spread = stats.sum_xx / n[..., None] - means[:, :, None] * means[:, None, :]
+        if self.family.shared:
+            spread = pooled(spread, stats.weight)
         one = eye(T.shape[0], T)
         spread = xp.where(used[:, None] & used, axes.T @ spread @ axes, one)
         omega = back @ (clamp_spectrum(spread, xp.ones_like(lengths)) - one) @ back.T
         latent_means = xp.where(filled[:, None], means @ axes @ back.T, params.latent_means)
-        omega = xp.where(filled[:, None, None], omega, params.latent_covariances)
+        if not self.family.shared:
+            omega = xp.where(filled[:, None, None], omega, params.latent_covariances)
         return replace(params, latent_means=latent_means, latent_covariances=omega)
+
+
+def pooled(covariances: Array, weight: Array) -> Array:
+    """(K, q, q) of which each is the mean of all, weighted."""
+    xp = namespace(covariances)
+    mean = xp.sum(weight[:, None, None] * covariances, axis=0) / xp.sum(weight)
+    return xp.broadcast_to(mean, covariances.shape)
 
 
 def _unexplained(residual: Floats, weight: float) -> Floats:

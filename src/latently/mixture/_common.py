@@ -10,7 +10,7 @@ from latently.backend.namespace import contiguous, elsewhere, eye, to_numpy, zer
 from latently.core.tree import mapped
 from latently.distributions import CommonLoadings, CommonParams, MixtureParams
 from latently.mixture._factors import FactorModel
-from latently.mixture._validation import check_integer, check_semidefinite, numbers
+from latently.mixture._validation import check_flag, check_integer, check_semidefinite, numbers
 
 _FARTHEST = 1e12  # standard deviations that data may lie away from the origin
 _EXACT = ("anchor", "centre", "loadings", "latent_means", "latent_covariances", "basis")
@@ -21,8 +21,11 @@ class CommonFactorModel(FactorModel):
 
     _LOCATED_BY = "the means that latent_means_init and loadings_init lead to"
 
-    def __init__(self, *, weights_init, latent_means_init, latent_covariances_init, **rest):
+    def __init__(
+        self, *, shared_covariance, weights_init, latent_means_init, latent_covariances_init, **rest
+    ):
         super().__init__(**rest)
+        self.shared_covariance = shared_covariance
         self.weights_init = weights_init
         self.latent_means_init = latent_means_init
         self.latent_covariances_init = latent_covariances_init
@@ -46,12 +49,13 @@ class CommonFactorModel(FactorModel):
     def _check_hyperparameters(self):
         super()._check_hyperparameters()
         check_integer("n_factors", self.n_factors, least=1)
+        check_flag("shared_covariance", self.shared_covariance)
         for name in ("latent_means_init", "latent_covariances_init"):
             if getattr(self, name) is not None and self.loadings_init is None:
                 raise ValueError(f"{name} needs loadings_init, which says what its factors mean")
 
     def _family(self, floor):
-        return CommonLoadings(self.n_factors, floor)
+        return CommonLoadings(self.n_factors, floor, shared=bool(self.shared_covariance))
 
     def _family_in(self, frame, floor):
         origin = -frame.shift / frame.scale
@@ -138,7 +142,14 @@ class CommonFactorModel(FactorModel):
 
     def _validated(self, name, value, D, shown_as):
         array = super()._validated(name, value, D, shown_as)
-        return check_semidefinite(shown_as, array) if name == "latent_covariances" else array
+        if name != "latent_covariances":
+            return array
+        flat = array.reshape(-1, *array.shape[-2:])
+        if self.shared_covariance and not np.allclose(
+            flat, flat[0], rtol=1e-9, atol=1e-9 * np.max(np.abs(flat))
+        ):
+            raise ValueError(f"{shown_as} must be the same for all components, as shared_covariance has it")
+        return check_semidefinite(shown_as, array)
 
     def _n_features_of(self, given):
         loadings = numbers("loadings", given["loadings"])

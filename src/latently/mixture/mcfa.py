@@ -28,6 +28,9 @@ class MCFA(Clusters, CommonFactorModel):
         Number of components K.
     n_factors : int, default=1
         Number of factors q, at least one.
+    shared_covariance : bool, default=False
+        Whether all components have one and the same covariance of the factors. Then they are told apart by
+        their means alone, and there are far fewer parameters: worth a try where rows are few.
     {shared}
 
     Attributes
@@ -69,6 +72,7 @@ class MCFA(Clusters, CommonFactorModel):
         n_components=1,
         n_factors=1,
         *,
+        shared_covariance=False,
         max_iter=1000,
         tol=5e-8,
         n_init="auto",
@@ -94,6 +98,7 @@ class MCFA(Clusters, CommonFactorModel):
     ):
         super().__init__(
             n_factors=n_factors,
+            shared_covariance=shared_covariance,
             max_iter=max_iter,
             tol=tol,
             n_init=n_init,
@@ -120,14 +125,16 @@ class MCFA(Clusters, CommonFactorModel):
         self.n_components = n_components
 
     @classmethod
-    def from_parameters(cls, *, weights, loadings, latent_means, latent_covariances, noise_variance):
+    def from_parameters(
+        cls, *, weights, loadings, latent_means, latent_covariances, noise_variance, shared_covariance=False
+    ):
         """A fitted estimator with known parameters, in the shapes of the fitted attributes.
 
         The loadings are kept as they are; the normal form belongs to `fit`.
         """
         if np.ndim(weights) != 1 or np.ndim(loadings) != 2:
             raise ValueError("weights must have shape (n_components,) and loadings (n_features, n_factors)")
-        model = cls(len(weights), np.shape(loadings)[1])
+        model = cls(len(weights), np.shape(loadings)[1], shared_covariance=shared_covariance)
         model._check_hyperparameters()
         return model._set_parameters(
             weights=weights,

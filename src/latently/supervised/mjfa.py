@@ -13,7 +13,7 @@ from latently.distributions.responsibilities import normalise
 from latently.mixture._base import gives, in_main_memory
 from latently.mixture._common import CommonFactorModel
 from latently.mixture._docs import shares_docs
-from latently.mixture._validation import check_mixing_weights, parameter
+from latently.mixture._validation import check_integer, check_mixing_weights, check_positive, parameter
 from latently.supervised._mixtures import ClassifyingMixture
 
 
@@ -34,6 +34,9 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
         Number of components K of each class.
     n_factors : int, default=1
         Number of factors q, at least one.
+    shared_covariance : bool, default=False
+        Whether all components have one and the same covariance of the factors. Then they are told apart by
+        their means alone, and there are far fewer parameters: worth a try where rows are few.
     class_prior : array-like of shape (n_classes,), optional
         Probabilities of the classes in ascending order of their labels. By default they are learnt; those of
         labelled rows are the shares of the classes.
@@ -86,6 +89,7 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
         n_components=1,
         n_factors=1,
         *,
+        shared_covariance=False,
         class_prior=None,
         reject_below=None,
         max_iter=1000,
@@ -114,6 +118,7 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
     ):
         super().__init__(
             n_factors=n_factors,
+            shared_covariance=shared_covariance,
             max_iter=max_iter,
             tol=tol,
             n_init=n_init,
@@ -152,6 +157,7 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
         latent_means,
         latent_covariances,
         noise_variance,
+        shared_covariance=False,
         classes=None,
     ):
         """A fitted classifier with known parameters, in the shapes of the fitted attributes.
@@ -163,7 +169,7 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
             raise ValueError(
                 "weights must have shape (n_classes, n_components) and loadings (n_features, n_factors)"
             )
-        model = cls(np.shape(weights)[1], np.shape(loadings)[1])
+        model = cls(np.shape(weights)[1], np.shape(loadings)[1], shared_covariance=shared_covariance)
         model._check_hyperparameters()
         model._set_parameters(
             class_prior=class_prior,
@@ -211,6 +217,16 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
         X, components = super().sample(n_samples, random_state=random_state)
         return X, self.classes_[to_numpy(components) // self.n_components]
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # one factor puts the means of all classes on a line through the origin
+        tags.classifier_tags.poor_score = self.n_factors == 1
+        return tags
+
+    def _check_hyperparameters(self):
+        check_integer("n_components", self.n_components, least=1)
+        super()._check_hyperparameters()
+
     def _known(self, y, n_rows, *, reset):
         """(n_rows, C K) bool: the components of the class of each row, of all classes if it has no label."""
         of_class = super()._known(y, n_rows, reset=reset)
@@ -229,7 +245,8 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
         prior = self.class_prior
         if prior is not None:
             shape = (self._n_classes(),)
-            prior = check_mixing_weights("class_prior", parameter("class_prior", prior, shape))
+            prior = check_positive("class_prior", parameter("class_prior", prior, shape))
+            prior = check_mixing_weights("class_prior", prior)
         return MixtureOfClasses(family, self.dtype, self.n_components, prior)
 
     def _shapes(self, D):
