@@ -11,11 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
+from sklearn.neighbors import KernelDensity
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import latently
 from latently.core import io
 from latently.core.io import ModelFileError
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+from latently.supervised import PerClass
 
 FAST = dict(random_state=0, tol=1e-3)
 MODELS = {
@@ -500,6 +504,352 @@ def test_a_pickle_is_never_unpickled(tmp_path):
     assert not target.exists()
     pickle.loads(path.read_bytes())  # the bomb does work
     assert target.exists()
+
+
+# -- classifiers, which hold labels, a threshold and other estimators ---------------------------------
+
+
+Y = np.where(np.arange(60) % 3 == 0, "birch", "ash")
+
+
+def assert_same_classifier(again, model):
+    assert type(again) is type(model) is PerClass
+    for method in ("predict", "predict_proba", "score_samples", "accepts"):
+        np.testing.assert_array_equal(getattr(again, method)(X), getattr(model, method)(X), err_msg=method)
+    for here, there in zip(model.sample(5, random_state=1), again.sample(5, random_state=1), strict=True):
+        np.testing.assert_array_equal(here, there)
+    assert {k for k in vars(again) if k.endswith("_")} == {k for k in vars(model) if k.endswith("_")}
+    np.testing.assert_array_equal(again.classes_, model.classes_)
+    assert again.classes_.dtype.kind == model.classes_.dtype.kind.replace("u", "i")
+    assert again.reject_below_ == model.reject_below_
+    assert set(again.get_params()) == set(model.get_params())
+    for name, value in model.get_params().items():
+        if name != "density":
+            np.testing.assert_array_equal(again.get_params()[name], value, err_msg=name)
+    for ours, theirs in zip(model.densities_, again.densities_, strict=True):
+        assert_same(theirs, ours)
+
+
+@pytest.mark.parametrize("name", ["full", "fa", "ppca", "mfa", "mppca", "mcfa"])
+def test_round_trip_of_a_density_for_each_class(name, tmp_path):
+    model = PerClass(MODELS[name]()).fit(X, Y)
+    model.save(tmp_path / "model")
+    assert_same_classifier(latently.load(tmp_path / "model"), model)
+    model.calibrate_rejection(X, 0.9).save(tmp_path / "model")
+    again = latently.load(tmp_path / "model")
+    assert_same_classifier(again, model)
+    again.save(tmp_path / "second")
+    assert_same_classifier(latently.load(tmp_path / "second"), model)
+    assert again.fit(X, Y).reject_below_ == -np.inf  # what was read is a full estimator
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [3, 7],
+        [-1, 1],
+        np.array([3, 7], dtype=np.int8),
+        np.array([3, 7], dtype=np.uint8),
+        [0.0, 4.0],
+        np.array([0, 4], dtype=np.float32),
+        [False, True],
+        ["a", "größe 重さ 🙂"],
+        ["", "0"],
+    ],
+    ids=str,
+)
+def test_round_trip_of_labels(labels, tmp_path):
+    model = PerClass(PPCA(1)).fit(X, np.asarray(labels)[np.arange(60) % 2])
+    model.save(tmp_path / "model")
+    assert_same_classifier(latently.load(tmp_path / "model"), model)
+
+
+def test_round_trip_of_the_settings_of_a_classifier(tmp_path):
+    density = FactorAnalysis(1, means_init=(0.0, 1.0, 2.0, 3.0), noise_init=np.array(2.0), tol=1e-3)
+    model = PerClass(density, class_prior=(0.25, 0.75), reject_below=np.float32(-20), n_jobs=1)
+    model.fit(pd.DataFrame(X, columns=list("abcd")), Y)
+    model.save(tmp_path / "model")
+    again = latently.load(tmp_path / "model")
+    assert list(again.feature_names_in_) == list("abcd")
+    np.testing.assert_array_equal(again.density.means_init, density.means_init)
+    assert again.n_parameters() == model.n_parameters()
+    table = pd.DataFrame(X, columns=list("abcd"))
+    np.testing.assert_array_equal(again.predict_proba(table), model.predict_proba(table))
+    np.testing.assert_array_equal(again.fit(table, Y).predict_proba(table), model.predict_proba(table))
+
+
+def test_settings_changed_after_the_fit_are_not_those_of_the_densities(tmp_path):
+    model = PerClass(MFA(2, 1, **FAST)).fit(X, Y).set_params(density__n_components=3, density__n_factors=2)
+    model.save(tmp_path / "model")
+    again = latently.load(tmp_path / "model")
+    assert again.density.n_components == 3 and again.densities_[0].n_components == 2
+    assert_same_classifier(again, model)
+
+
+@pytest.mark.parametrize(
+    "density, says",
+    [(KernelDensity(), "KernelDensity"), (make_pipeline(StandardScaler(), PPCA(1)), "Pipeline")],
+    ids=["KernelDensity", "Pipeline"],
+)
+def test_densities_that_are_not_ours_are_refused(density, says, tmp_path):
+    with pytest.raises(TypeError, match=says):
+        PerClass(density).fit(X, Y).save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_what_cannot_be_written_of_a_density_is_told_once(tmp_path):
+    model = PerClass(MFA(1, 1, tol=1e-3, random_state=np.random.RandomState(0))).fit(X, Y)
+    with pytest.warns(UserWarning, match="random_state") as caught:
+        model.save(tmp_path / "model")
+    assert len(caught) == 1 and caught[0].filename == __file__
+    assert latently.load(tmp_path / "model").density.random_state is None
+
+
+@pytest.fixture(scope="module")
+def content_of_classifier(tmp_path_factory):
+    path = tmp_path_factory.mktemp("classifier") / "model"
+    PerClass(MFA(2, 1, **FAST), class_prior=[0.5, 0.5]).fit(X, Y).calibrate_rejection(X).save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def saved_classifier(tmp_path, content_of_classifier):
+    path = tmp_path / "model.latently"
+    path.write_bytes(content_of_classifier)
+    return path
+
+
+def test_a_classifier_rewritten_as_it_was_loads(saved_classifier):
+    """So that the changes below, and nothing else, are what is refused."""
+    assert latently.load(rewritten(saved_classifier, lambda header, arrays: None)).classes_.tolist() == [
+        "ash",
+        "birch",
+    ]
+
+
+def without(field):
+    return lambda part: part.pop(field)
+
+
+def with_value(field, value):
+    return lambda part: part.update({field: value})
+
+
+OTHER_MORE = {
+    "no classes": without("classes"),
+    "no threshold": without("reject_below"),
+    "one class": with_value("classes", ["ash"]),
+    "three classes": with_value("classes", ["ash", "birch", "oak"]),
+    "no class": with_value("classes", []),
+    "the same twice": with_value("classes", ["ash", "ash"]),
+    "not in order": with_value("classes", ["birch", "ash"]),
+    "mixed": with_value("classes", ["ash", 1]),
+    "bool and int": with_value("classes", [False, 1]),
+    "null": with_value("classes", [None, None]),
+    "nested": with_value("classes", [["a"], ["b"]]),
+    "dict": with_value("classes", {"a": 0, "b": 1}),
+    "text": with_value("classes", "ab"),
+    "nothing": with_value("classes", None),
+    "huge": with_value("classes", [1, 10**40]),
+    "threshold of text": with_value("reject_below", "-3"),
+    "threshold of bool": with_value("reject_below", True),
+    "threshold of list": with_value("reject_below", [-3.0]),
+    "unknown entry": with_value("other", 1),
+}
+
+
+@pytest.mark.parametrize("change", OTHER_MORE.values(), ids=OTHER_MORE)
+def test_other_classes_and_thresholds(saved_classifier, change):
+    def edit(header, arrays):
+        change(header["more"])
+
+    with pytest.raises(ModelFileError, match="valid PerClass"):
+        latently.load(rewritten(saved_classifier, edit))
+
+
+@pytest.mark.parametrize("more", [None, [], {}, "x", 3, {"classes": [0, 1]}], ids=str)
+def test_other_entries_of_a_classifier(saved_classifier, more):
+    with pytest.raises(ModelFileError, match="valid PerClass"):
+        latently.load(rewritten(saved_classifier, lambda header, arrays: ({**header, "more": more}, arrays)))
+
+
+@pytest.mark.parametrize("entry", ["more", "parts", "hyper_estimators", "hyper_parameters", "feature_names"])
+def test_missing_entries_of_a_classifier(saved_classifier, entry):
+    with pytest.raises(ModelFileError, match="valid PerClass"):
+        latently.load(rewritten(saved_classifier, lambda header, arrays: without(entry)(header) and None))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_threshold_that_is_no_number(saved_classifier, number):
+    header, arrays = io.read(saved_classifier)
+    header["more"]["reject_below"] = 7654321.0
+    text = json.dumps(header).replace("7654321.0", number)
+    metadata = {"latently": text, "sha256": io._digest(text, arrays)}
+    safetensors.numpy.save_file(arrays, saved_classifier, metadata=metadata)
+    with pytest.raises(ModelFileError, match="reject_below"):
+        latently.load(saved_classifier)
+
+
+OTHER_PARTS = {
+    "none": lambda header: header.update(parts=[]),
+    "one too few": lambda header: header["parts"].pop(),
+    "one too many": lambda header: header["parts"].append(header["parts"][0]),
+    "no list": lambda header: header.update(parts={"0": header["parts"][0]}),
+    "text": lambda header: header.update(parts="ab"),
+    "numbers": lambda header: header.update(parts=[1, 2]),
+    "null": lambda header: header.update(parts=[None, None]),
+    "without a class": lambda header: header["parts"][0].pop("class"),
+    "of a class that is not ours": lambda header: header["parts"][0].update({"class": "os.system"}),
+    "of another class": lambda header: header["parts"][0].update({"class": "MPPCA"}),
+    "without history": lambda header: header["parts"][1].pop("n_iter"),
+    "a classifier": lambda header: header["parts"].__setitem__(0, {**header, "parts": []}),
+    "nested": lambda header: header["parts"][0].update(parts=[header["parts"][1]]),
+    "with labels": lambda header: header["parts"][0].update(more=header["more"]),
+    "density of another class": lambda header: header["hyper_estimators"]["density"].update(
+        {"class": "MPPCA"}
+    ),
+    "density that is not ours": lambda header: header["hyper_estimators"]["density"].update(
+        {"class": "KMeans"}
+    ),
+    "density that is a classifier": lambda header: header["hyper_estimators"].update(
+        density={"class": "PerClass", "hyper_parameters": {"density": 3}}
+    ),
+    "density nested": lambda header: header["hyper_estimators"]["density"].update(
+        hyper_estimators={"density": dict(header["hyper_estimators"]["density"])}
+    ),
+    "density of text": lambda header: header["hyper_estimators"].update(density="MFA"),
+    "density twice": lambda header: header["hyper_parameters"].update(density="MFA"),
+    "density in plain": lambda header: header.update(
+        hyper_estimators={}, hyper_parameters={"density": "MFA"}
+    ),
+    "density with other settings": lambda header: header["hyper_estimators"]["density"][
+        "hyper_parameters"
+    ].update(extra=1),
+    "other estimators": lambda header: header.update(hyper_estimators=[1]),
+    "prior of text": lambda header: header["hyper_parameters"].update(class_prior="x"),
+    "threshold of text": lambda header: header["hyper_parameters"].update(reject_below="x"),
+    "a history": lambda header: header.update({"class": "MFA"}),
+}
+
+
+@pytest.mark.parametrize("change", OTHER_PARTS.values(), ids=OTHER_PARTS)
+def test_other_parts(saved_classifier, change):
+    def edit(header, arrays):
+        change(header)
+
+    with pytest.raises(ModelFileError, match="valid"):
+        latently.load(rewritten(saved_classifier, edit))
+
+
+@pytest.mark.parametrize("depth", [1, 3, 400])  # so deep that following would exhaust the stack
+@pytest.mark.parametrize("entry", ["parts", "hyper_estimators"])
+def test_parts_of_parts_are_not_followed(saved_classifier, entry, depth):
+    def edit(header, arrays):
+        inner = header
+        for _ in range(depth):
+            nested = [inner, header["parts"][1]] if entry == "parts" else {"density": inner}
+            inner = {**header, entry: nested}
+        return inner, arrays
+
+    with pytest.raises(ModelFileError, match="valid"):
+        latently.load(rewritten(saved_classifier, edit))
+
+
+def test_every_array_of_a_classifier_is_needed(saved_classifier):
+    whole = saved_classifier.read_bytes()
+    _, arrays = io.read(saved_classifier)
+    assert {"fitted.class_prior", "hyper.class_prior", "parts.1.fitted.means"} <= set(arrays)
+    for key in set(arrays) - {"hyper.class_prior"}:
+        saved_classifier.write_bytes(whole)
+        with pytest.raises(ModelFileError):
+            latently.load(rewritten(saved_classifier, lambda _, arrays, key=key: arrays.__delitem__(key)))
+
+
+def test_every_array_of_a_classifier_is_checked(saved_classifier):
+    whole = saved_classifier.read_bytes()
+    _, arrays = io.read(saved_classifier)
+    for key, array in arrays.items():
+        wrong = [np.full_like(array, np.nan), array.astype(np.float32)]
+        if not key.startswith("hyper."):  # whose shape is looked at by the next fit
+            wrong.append(np.zeros((*array.shape, 2)))
+        for value in wrong:
+            saved_classifier.write_bytes(whole)
+            change = lambda _, arrays, key=key, value=value: arrays.update({key: value})
+            with pytest.raises(ModelFileError):
+                latently.load(rewritten(saved_classifier, change))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "parts.2.fitted.means",
+        "parts.0.fitted.extra",
+        "parts.0.extra",
+        "parts.x.fitted.means",
+        "parts.extra",
+        "parts",
+        "hyper.density.hyper.extra",
+        "hyper.density.fitted.means",
+        "hyper.other.hyper.means_init",
+        "hyper.density",
+        "hyper.reject_below",
+        "fitted.extra",
+        "exact.extra",
+        "fit.history",
+        "extra",
+    ],
+)
+def test_extra_arrays_of_a_classifier(saved_classifier, key):
+    with pytest.raises(ModelFileError, match="valid PerClass"):
+        latently.load(
+            rewritten(saved_classifier, lambda header, arrays: arrays.update({key: np.ones((2, 4))}))
+        )
+
+
+def test_densities_of_different_numbers_of_features(saved_classifier, tmp_path):
+    PerClass(MFA(2, 1, **FAST)).fit(X[:, :3], Y).save(tmp_path / "narrow")
+    header, arrays = io.read(tmp_path / "narrow")
+
+    def edit(wide_header, wide_arrays):
+        wide_header["parts"][1] = header["parts"][1]
+        wide_arrays.update({key: array for key, array in arrays.items() if key.startswith("parts.1.")})
+
+    with pytest.raises(ModelFileError, match="features"):
+        latently.load(rewritten(saved_classifier, edit))
+
+
+def test_densities_of_another_class_than_the_setting(tmp_path):
+    """Both classes have the same parameters, so each part on its own is valid."""
+    PerClass(PPCA(1)).fit(X, Y).save(tmp_path / "model")
+
+    def edit(header, arrays):
+        header["hyper_estimators"]["density"]["class"] = "FactorAnalysis"
+
+    with pytest.raises(ModelFileError, match="not of the class"):
+        latently.load(rewritten(tmp_path / "model", edit))
+
+
+def test_a_mixture_has_no_entries_of_a_classifier(saved):
+    def edit(header, arrays):
+        header["more"] = {"classes": [0, 1], "reject_below": None}
+
+    with pytest.raises(ModelFileError, match="not known"):
+        latently.load(rewritten(saved[1], edit))
+
+
+def test_a_classifier_that_is_damaged(saved_classifier):
+    data = bytearray(saved_classifier.read_bytes())
+    for i in range(0, len(data), 97):
+        data[i] ^= 1
+        saved_classifier.write_bytes(data)
+        try:
+            latently.load(saved_classifier)
+        except ModelFileError:
+            pass
+        else:
+            assert data[i] ^ 1 == ord(" "), f"byte {i}"
+        data[i] ^= 1
 
 
 # -- paths and writing ------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def contiguous(array: Array) -> Array:
     """The array laid out in one run, row by row."""
     if is_torch(array):
         return array.contiguous()
-    return np.ascontiguousarray(array) if is_numpy(array) else array
+    return np.ascontiguousarray(array).reshape(array.shape) if is_numpy(array) else array
 
 
 def is_floating(array: Array) -> bool:
@@ -132,3 +132,14 @@ def log_ndtr(array: Array) -> Array:
 
         return torch.special.log_ndtr(array)
     return like(special.log_ndtr(to_numpy(array)), array)
+
+
+def log_gamma(array: Array) -> Array:
+    """ln of the gamma function."""
+    if is_numpy(array):
+        return special.gammaln(array)
+    if is_torch(array):
+        import torch
+
+        return torch.special.gammaln(array)
+    return like(special.gammaln(to_numpy(array)), array)

@@ -147,6 +147,7 @@ class LabelledMixture(Mixture):
     def _sums(self, density: LabelledDensity, block: Block, with_labels: bool) -> LabelledSums:
         xp = namespace(block.X)
         if not with_labels:
+            block = replace(block, allowed=None)  # all classes, which the family would take for components
             log_joint, latent = self.family.evaluate(density, block, rough=True)
             log_norm, resp = respond(
                 log_joint, block.weight, None, self.family.most_per_row(log_joint.shape[0])

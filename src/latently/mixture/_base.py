@@ -1,4 +1,4 @@
-"""What all mixtures share: fitting by the engine, scoring in blocks, sampling, criteria.
+"""What all mixtures share: the frame of their rows, floors of variances, starts, and filling of holes.
 
 A subclass says which family it is, which arrays make its parameters, and how they are checked.
 """
@@ -6,115 +6,47 @@ A subclass says which family it is, which arrays make its parameters, and how th
 from __future__ import annotations
 
 import warnings
-from contextlib import contextmanager, nullcontext
-from copy import copy
-from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import contiguous, double, elsewhere, is_floating, like, namespace, to_numpy
-from latently.core.checkpoint import Checkpoint, fingerprint
-from latently.core.drivers import (
-    Iteration,
-    Passes,
-    Result,
-    State,
-    best_start,
-    em_step,
-    relative,
-    run,
-)
+from latently.backend.namespace import double, like, namespace, to_numpy
+from latently.core.drivers import best_start, em_step, relative
 from latently.core.frame import Frame
-from latently.core.progress import Progress
-from latently.core.saving import SavedMixin
-from latently.core.squarem import squarem
-from latently.core.stepwise import Batch, Online
+from latently.core.stepwise import Online
 from latently.core.summary import Summary, summarise
-from latently.core.tree import mapped
-from latently.distributions.mixture import Mixture, drawn_rows, expected_rows, log_density
+from latently.distributions.mixture import Mixture, drawn_rows, expected_rows
 from latently.mixture import _starts
+from latently.mixture._engine import EMEstimator, as_generator, gives
 from latently.mixture._problem import Problem
 from latently.mixture._validation import (
-    check_callbacks,
     check_choice,
-    check_data,
     check_flag,
-    check_integer,
     check_labels,
     check_locations,
     check_mixing_weights,
     check_number,
-    check_path,
     check_positive,
     check_same_place,
-    check_seed,
     check_summary,
-    check_weights,
-    check_writable,
     numbers,
     parameter,
 )
 
-# Parameters that may differ between a fit and the one that goes on from its checkpoint.
-_FREE_TO_CHANGE = {"max_iter", "tol", "verbose", "callbacks", "checkpoint", "checkpoint_every"}
-_NOISE = 1e-5  # what the log-likelihood of a pass by mini-batches is known to, about
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
-class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
+class MixtureBase(EMEstimator):
     """The estimator behind every mixture. Subclasses provide the methods of the first section."""
 
-    def __init__(
-        self,
-        *,
-        max_iter,
-        tol,
-        n_init,
-        init,
-        noise_floor,
-        accelerate,
-        mini_batch,
-        learning_decay,
-        learning_offset,
-        checkpoint,
-        checkpoint_every,
-        batch_size,
-        dtype,
-        random_state,
-        warm_start,
-        verbose,
-        callbacks,
-    ):
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
+    def __init__(self, *, init, noise_floor, **engine):
+        super().__init__(**engine)
         self.init = init
         self.noise_floor = noise_floor
-        self.accelerate = accelerate
-        self.mini_batch = mini_batch
-        self.learning_decay = learning_decay
-        self.learning_offset = learning_offset
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.batch_size = batch_size
-        self.dtype = dtype
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     # -- what a subclass provides -------------------------------------------------------------------
 
-    _PARAMETERS: ClassVar[dict[str, str]]  # fitted attribute (no underscore) -> its starting value's name
     _LOCATED_BY = "means_init"  # the starting values that say where components are
-
-    def _n_components(self):
-        return self.n_components
 
     def _family(self, floor):
         """The family of the components, with a variance floor (D,)."""
@@ -123,18 +55,6 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
     def _family_in(self, frame, floor):
         """The family for rows in a frame."""
         return self._family(floor)
-
-    def _shapes(self, D):
-        """The shape of every parameter, by name."""
-        raise NotImplementedError
-
-    def _to_kernel(self, fitted):
-        """Fitted arrays, by name, as the kernel's parameters."""
-        raise NotImplementedError
-
-    def _from_kernel(self, params):
-        """The kernel's parameters as fitted arrays, by name."""
-        raise NotImplementedError
 
     def _mixture(self, family):
         """The kernel of a family."""
@@ -158,74 +78,10 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.array_api_support = True
         return tags
 
     # -- fitting ------------------------------------------------------------------------------------
-
-    def fit(self, X, y=None, sample_weight=None):
-        """Fit the model by expectation-maximisation.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), path or blocks
-            The rows. NaN is an entry that was not observed. Besides arrays and tables in memory: torch
-            tensors on any device, Dask arrays and data frames, the path of a .npy, .zarr, .parquet or .csv
-            file, and anything that gives blocks of rows anew each time it is iterated over.
-        y : array-like of shape (n_samples,) or (n_samples, n_components), optional
-            What is known of the components: the component of each row, -1 where it is not known; or True for
-            every component that a row may come from.
-        sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts; fractions are fine.
-
-        Returns
-        -------
-        self
-        """
-        self._check_hyperparameters()
-        with self._unchanged_on_failure():
-            return self._fit(check_data(self, X, y, sample_weight, reset=True))
-
-    def partial_fit(self, X, y=None, sample_weight=None):
-        """Go on fitting with a batch of rows, by stepwise EM.
-
-        The first batch gives the starting values, as `fit` would find them, and the units in which
-        `noise_floor` counts; so it should be typical, and hold some rows of every component. Batch t has the
-        share (t + learning_offset)^-learning_decay in what the parameters are made of. A model that was
-        fitted, or read from a file, goes on from its parameters; its steps so far count for t.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `fit`.
-
-        Returns
-        -------
-        self
-        """
-        self._check_hyperparameters()
-        with self._unchanged_on_failure():
-            return self._partial_fit(X, y, sample_weight)
-
-    @contextmanager
-    def _unchanged_on_failure(self):
-        earlier = vars(self).copy()
-        try:
-            yield
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(earlier)  # what was fitted before stays as it was
-            raise
-
-    def _fit(self, data):
-        problem = self._problem(data)
-        vars(self).pop("_online", None)
-        result = self._fitted_in(problem)
-        self._keep(problem.outward(result.params))
-        self.n_iter_, self.converged_ = result.n_iter, result.converged
-        self.history_ = like(np.array(result.history), problem.frame.shift)
-        return self
 
     def _problem(self, data):
         """The data looked through, and the kernel and frame that suit them."""
@@ -255,164 +111,19 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
     def _problem_of_model(self, data):
         """The kernel and frame that suit rows like those the model was fitted to, whatever is in the data."""
         params, kernel = self._parameters(), self._kernel()
-        check_same_place(f"{type(self).__name__}.partial_fit", data, params.components.means)
-        mean, deviation = kernel.moments(params)
-        summary = Summary.of_moments(mean, deviation)
-        frame = Frame.around(mean, deviation, isotropic=kernel.family.isotropic)
+        check_same_place(f"{type(self).__name__}.partial_fit", data, self._placed())
+        summary = Summary.of_moments(*kernel.moments(params))
+        frame = self._frame(kernel, params)
         kernel = self._mixture(self._family_in(frame, self._floor(summary, frame)))
         return Problem(kernel, data, frame, summary, self._n_components(), self.batch_size)
 
-    def _fitted_in(self, problem):
-        """Parameters, history and the like, in the frame."""
-        checkpoint = self._checkpoint(problem)
-        with Progress(type(self).__name__) if self.verbose else nullcontext() as progress:
-            callbacks = [*(self.callbacks or ()), *([progress] if progress else ())]
-            method = self._by_em if self.mini_batch is None else self._by_mini_batches
-            result = method(problem, checkpoint, progress, callbacks)
-        if checkpoint and not result.interrupted:
-            checkpoint.remove()
-        if result.interrupted:
-            warnings.warn(
-                f"{type(self).__name__} was interrupted; it is fitted as far as iteration {result.n_iter}",
-                ConvergenceWarning,
-                stacklevel=4,  # where `fit` was called
-            )
-        elif not result.converged and result.n_iter == self.max_iter and self.tol > 0:
-            warnings.warn(
-                f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations; "
-                "raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return result
+    def _frame(self, kernel, params):
+        return Frame.around(*kernel.moments(params), isotropic=kernel.family.isotropic)
 
-    def _by_em(self, problem, checkpoint, progress, callbacks):
-        """All rows at every step."""
-        passes, max_iter = Passes(), self.max_iter
-        if checkpoint and checkpoint.exists():
-            shape = self._example(problem).params
-            records, history, numbers = checkpoint.read({"params": shape, "previous": shape})
-            state = State(history=history, n_iter=numbers["n_iter"], rounding=numbers["rounding"], **records)
-            passes.count = numbers["n_passes"]
-        else:
-            start, interrupted = self._start(problem, progress)
-            state = State.at(start)
-            max_iter = 0 if interrupted else max_iter
-
-        def save(state):
-            if checkpoint and state.n_iter % self.checkpoint_every == 0:
-                records = {"params": state.params, "previous": state.previous}
-                numbers = {"n_iter": state.n_iter, "rounding": state.rounding, "n_passes": passes.count}
-                checkpoint.write(records, state.history, numbers)
-
-        step = passes.counted(self._step(problem))
-        if self.accelerate == "squarem":
-            step = problem.in_alternation(step, problem.sweep(), problem.log_volume, counted=passes.counted)
-            step = squarem(step, problem.kernel)
-        result = run(
-            step,
-            state,
-            max_iter=max_iter,
-            stop=relative(self.tol),
-            callbacks=callbacks,
-            between=save,
-        )
-        self.n_passes_ = passes.count
-        return replace(result, interrupted=result.interrupted or max_iter < self.max_iter)
-
-    def _by_mini_batches(self, problem, checkpoint, progress, callbacks):
-        """A step after every `mini_batch` rows; an iteration is a pass over all of them."""
-        stop = relative(max(self.tol, _NOISE) if self.tol else 0.0)
-        if checkpoint and checkpoint.exists():
-            records, history, numbers = checkpoint.read({"online": self._example(problem)})
-            online, seed = records["online"], numbers["seed"]
-            ended, converged, interrupted = numbers["ended"], numbers["converged"], False
-        else:
-            start, interrupted = self._start(problem, progress)
-            online, history, ended, converged = Online(start, None), [], interrupted, False
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-        full = min(self.mini_batch, problem.summary.n_rows)
-        full_weight = problem.summary.total_weight * (full / problem.summary.n_rows)
-        try:
-            while len(history) < self.max_iter and not ended:
-                n_iter = len(history)
-                order = np.random.default_rng([seed, n_iter])
-                total, weight = 0.0, 0.0
-                for batch in problem.data.batches(self.mini_batch, order):
-                    size = Batch(min(1.0, len(batch) / full), full_weight)
-                    online, part, its_weight = online.step(
-                        problem.kernel, problem.sweep_of(batch), batch=size, **self._learning()
-                    )
-                    total, weight = total + part, weight + its_weight
-                objective = total / weight - problem.log_volume
-                gain = objective - history[-1] if history else np.inf
-                history.append(objective)
-                converged = stop(objective, abs(gain))
-                told = Iteration(n_iter, objective, gain, self.max_iter)
-                ended = any([callback(told) is True for callback in callbacks]) or converged
-                if checkpoint and len(history) % self.checkpoint_every == 0:
-                    numbers = {"seed": int(seed), "ended": bool(ended), "converged": bool(converged)}
-                    checkpoint.write({"online": online}, history, numbers)
-        except KeyboardInterrupt:
-            if not history:
-                raise
-            interrupted = True
-        n_iter = len(history)
-        try:
-            history.append(problem.step()(online.params).objective)  # what those were on the way to
-        except KeyboardInterrupt:
-            if not history:
-                raise
-            history.append(history[-1])
-            interrupted = True
-        self.n_passes_ = n_iter + 1
-        return Result(online.params, history, n_iter, converged, interrupted)
-
-    def _learning(self):
-        return {"decay": self.learning_decay, "offset": self.learning_offset}
-
-    def _partial_fit(self, X, y, sample_weight):
-        online = getattr(self, "_online", None)
-        data = check_data(self, X, y, sample_weight, reset=online is None and not hasattr(self, "history_"))
-        if hasattr(self, "history_"):
-            self._check_shapes(data.n_features, "partial_fit")
-        if online is None:
-            if hasattr(self, "history_"):  # it was fitted, or read from a file: go on from there
-                problem = self._problem_of_model(data)
-                start = problem.inward(self._parameters())
-                online = Online(start, problem.kernel.implied_stats(start), self.n_iter_)
-            else:
-                problem = self._problem(data)
-                online = Online(self._start(problem)[0], None)
-                self.n_iter_, self.converged_, self.history_, self.n_passes_ = 0, False, np.zeros(0), 0
-        else:
-            problem, online = online
-            problem = replace(problem, data=data)
-        online, total, weight = online.step(problem.kernel, problem.sweep(), **self._learning())
-        if weight:
-            log_volume = problem.data.sweep(None, floats_per_row=data.n_features, batch_size=self.batch_size)
-            log_volume = log_volume.sum(weighted_log_volume, problem.frame) / weight
-            history = np.append(to_numpy(self.history_), total / weight - float(log_volume))
-            self.history_ = like(history, problem.frame.shift)
-            self.n_iter_ += 1
-            self.n_passes_ += 1
-        self._online = replace(problem, data=None, summary=replace(problem.summary, sample=None)), online
-        self._keep(problem.outward(online.params))
-        return self
-
-    def _checkpoint(self, problem):
-        """Where the state of this fit is kept; what tells it from other fits."""
-        if self.checkpoint is None:
-            return None
-        summary = problem.summary
-        belongs_to = {"data": f"{summary.n_rows} rows, {summary.content}"}
-        for name, value in self.get_params(deep=False).items():
-            if name not in _FREE_TO_CHANGE:
-                value = value.item() if isinstance(value, np.generic) else value
-                plain = value is None or isinstance(value, (bool, int, float, str))
-                belongs_to[name] = repr(value) if plain else fingerprint(value) if _is_array(value) else "?"
-        check_writable("checkpoint", self.checkpoint)
-        return Checkpoint(self.checkpoint, {"model": type(self).__name__, **belongs_to})
+    def _check_hyperparameters(self):
+        super()._check_hyperparameters()
+        check_choice("init", self.init, _starts.INITS)
+        check_number("noise_floor", self.noise_floor, least=0)
 
     def _example(self, problem):
         """A state of stepwise EM, for the shapes of its records."""
@@ -422,32 +133,6 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         params = here.kernel.from_partition(rows.X, rows.weight, np.zeros(len(rows), dtype=int), means)
         sweep = problem.sweep_of_sample(rows)
         return Online(problem.on_device(params), None).step(problem.kernel, sweep, **self._learning())[0]
-
-    def _check_hyperparameters(self):
-        check_integer("n_components", self._n_components(), least=1)
-        check_integer("max_iter", self.max_iter, least=0)
-        check_number("tol", self.tol, least=0)
-        if not (isinstance(self.n_init, str) and self.n_init == "auto"):
-            check_integer("n_init", self.n_init, least=1, or_else="auto")
-        check_choice("init", self.init, _starts.INITS)
-        check_number("noise_floor", self.noise_floor, least=0)
-        check_choice("accelerate", self.accelerate, (None, "squarem"))
-        for name in ("batch_size", "mini_batch"):
-            if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name), least=1)
-        check_number("learning_decay", self.learning_decay, least=0, most=1)
-        check_number("learning_offset", self.learning_offset, least=1)
-        check_path("checkpoint", self.checkpoint)
-        check_integer("checkpoint_every", self.checkpoint_every, least=1)
-        check_choice("dtype", self.dtype, ("float64", "float32"))
-        check_seed(self.random_state)
-        check_flag("warm_start", self.warm_start)
-        if not isinstance(self.verbose, (bool, np.bool_)):
-            check_integer("verbose", self.verbose, least=0)
-        check_callbacks(self.callbacks)
-
-    def _check_features(self, D):
-        """Whether the model makes sense for this number of features."""
 
     def _floor(self, summary, frame):
         """The smallest variance of each feature in the frame: `noise_floor` times the variance it has.
@@ -522,18 +207,6 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             short, map(problem.on_device, starts), n_steps=_starts.SHORT_RUN, stop=relative(self.tol)
         )
 
-    def _given_starts(self, D):
-        """The starting values that the user gave, checked."""
-        return {
-            name: self._validated(name, getattr(self, init), D, shown_as=init)
-            for name, init in self._PARAMETERS.items()
-            if getattr(self, init) is not None
-        }
-
-    def _completed(self, ours, given):
-        """The starting values given, and our own for what was not."""
-        return {**ours, **given}
-
     @staticmethod
     def _near(start, shown_as):
         """The start, if its means are where the data are: quadratic forms lose all digits far away."""
@@ -543,42 +216,6 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
                 f"{shown_as} are {distance:.1g} standard deviations away from the data; check their units"
             )
         return start
-
-    def _check_shapes(self, D, purpose):
-        shapes = self._shapes(D)
-        for name, array in self._fitted_parameters().items():
-            if tuple(array.shape) != shapes[name]:
-                raise ValueError(
-                    f"{purpose} needs the shapes of the earlier fit, but {name}_ has shape "
-                    f"{tuple(array.shape)} and would now be {shapes[name]}; begin with a new estimator"
-                )
-
-    def _step(self, problem):
-        """The EM step over all rows."""
-        return problem.step()
-
-    # -- parameters in and out ------------------------------------------------------------------------
-
-    def _fitted_parameters(self):
-        """Fitted arrays by name."""
-        check_is_fitted(self)
-        return {name: getattr(self, f"{name}_") for name in self._PARAMETERS}
-
-    def _parameters(self):
-        """The fitted attributes as the kernel's parameters, in the user's units."""
-        return self._to_kernel(self._fitted_parameters())
-
-    def _parameters_in_main_memory(self):
-        return mapped(to_numpy, self._parameters())
-
-    def _keep(self, params):
-        """Makes the kernel's parameters, in the user's units, those of this estimator."""
-        self._store(self._from_kernel(params))
-
-    def _store(self, fitted):
-        for name, array in fitted.items():
-            # in one fixed layout, so that a model read from a file gives the same bits
-            setattr(self, f"{name}_", contiguous(array))
 
     def _validated(self, name, value, D, shown_as):
         """A parameter array of the user's, checked and broadcast; errors call it `shown_as`."""
@@ -599,41 +236,7 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
             raise ValueError(f"{name} must have one entry per feature")
         return means.shape[-1]
 
-    def _set_parameters(self, **given):
-        """Makes this a fitted estimator with these parameters."""
-        if set(given) != set(self._PARAMETERS):
-            raise ValueError(f"expected the parameters {sorted(self._PARAMETERS)}, not {sorted(given)}")
-        D = self._n_features_of(given)
-        self._check_features(D)
-        self._store({name: self._validated(name, value, D, shown_as=name) for name, value in given.items()})
-        self.n_features_in_ = D
-        self.n_iter_, self.n_passes_, self.converged_, self.history_ = 0, 0, False, np.zeros(0)
-        return self
-
     # -- using a fitted model -------------------------------------------------------------------------
-
-    def score_samples(self, X, *, out=None):
-        """Log density of each row, of what was observed of it.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), path or blocks
-        out : path of a .npy file, optional
-            Where to write the result block by block; what is returned is then the file, memory-mapped.
-            All methods that give an array for every row have it.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return self._rows_of(X, scores, out=out)
-
-    def score(self, X, y=None, sample_weight=None):
-        """Mean log density of the rows, weighted if `sample_weight` is given."""
-        scores = in_main_memory(self.score_samples(X))
-        if sample_weight is not None:
-            sample_weight = check_weights(sample_weight, len(scores))
-        return float(np.average(scores, weights=sample_weight))
 
     def impute(self, X, *, sample=False, random_state=None, out=None):
         """Fill what is missing, given what was observed.
@@ -660,129 +263,14 @@ class MixtureBase(SavedMixin, DensityMixin, BaseEstimator):
         rng = as_generator(random_state) if sample else None
         return self._rows_of(X, filled_rows, rng, out=out)
 
-    def sample(self, n_samples=1, *, random_state=None):
-        """Draw rows from the model.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-        random_state : int, Generator, RandomState or None
-            Its own source of chance: the estimator's `random_state` belongs to `fit`.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        components : ndarray of shape (n_samples,)
-            The component each row was drawn from.
-        """
-        check_is_fitted(self)
-        check_integer("n_samples", n_samples, least=1)
-        params = self._parameters_in_main_memory()
-        drawn = self._kernel().sample(params, n_samples, as_generator(random_state))
-        model = next(iter(self._fitted_parameters().values()))
-        return tuple(like(array, model) for array in drawn)
-
     def n_parameters(self):
         """Number of free parameters of the fitted density."""
         check_is_fitted(self)
         K = self._n_components()
         return K - 1 + self._family(None).n_parameters(K, self.n_features_in_)
 
-    def bic(self, X):
-        """Bayesian information criterion on the rows of X; lower is better."""
-        return information_criteria(self, X)["bic"]
-
-    def aic(self, X):
-        """Akaike information criterion on the rows of X; lower is better."""
-        return information_criteria(self, X)["aic"]
-
-    def to(self, where):
-        """The fitted model with its parameters elsewhere.
-
-        Parameters
-        ----------
-        where : str or torch.device
-            "numpy" for NumPy arrays, else the device of torch tensors, such as "cpu" or "cuda".
-
-        Returns
-        -------
-        estimator
-            A copy; this one stays where it is.
-        """
-        moved = copy(self)
-        moved._store({name: elsewhere(array, where) for name, array in self._fitted_parameters().items()})
-        moved.history_ = elsewhere(self.history_, where)
-        vars(moved).pop("_online", None)
-        return moved
-
     def _kernel(self):
         return self._mixture(self._family(np.zeros(self.n_features_in_)))
-
-    def _rows_of(self, X, fn, *args, out=None):
-        """`fn(kernel, density, frame, *args, block)` for all rows of X, in blocks in the user's units."""
-        check_is_fitted(self)
-        if out is not None:
-            check_writable("out", out)
-        data = check_data(self, X, reset=False)
-        params, kernel = self._parameters(), self._kernel()
-        check_same_place(f"{type(self).__name__}.{fn.method}", data, params.components.means)
-        frame = Frame.around(*kernel.moments(params), isotropic=kernel.family.isotropic)
-        density = kernel.prepare(kernel.moved(params, -frame.shift / frame.scale, 1.0 / frame.scale))
-        floats = kernel.floats_per_row(self._n_components(), data.n_features, True)
-        sweep = data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
-        checked = quietly if data.in_memory else finite_only
-        return data.collected(sweep.rows(checked, fn, kernel, density, frame, *args), out)
-
-
-def information_criteria(model, X, weight=None, *, with_icl=False):
-    """Log-likelihood per row, BIC, AIC and, if asked for, ICL; weights count as copies of rows."""
-    scores = in_main_memory(model.score_samples(X))
-    weight = np.ones(len(scores)) if weight is None else weight
-    n, total, m = weight.sum(), weight @ scores, model.n_parameters()
-    found = {"log_likelihood": total / n, "bic": -2 * total + m * np.log(n), "aic": -2 * total + 2 * m}
-    if with_icl:
-        resp = in_main_memory(model.predict_proba(X))
-        entropy = -weight @ np.sum(resp * np.log(np.where(resp > 0, resp, 1.0)), axis=1)
-        found["icl"] = found["bic"] + 2 * entropy
-    return {name: float(value) for name, value in found.items()}
-
-
-def gives(method):
-    """Says which method a function of rows works for, for its errors."""
-
-    def mark(fn):
-        fn.method = method
-        return fn
-
-    return mark
-
-
-def quietly(fn, *args):
-    with np.errstate(over="ignore", invalid="ignore"):  # rows far away: log density -inf
-        return fn(*args)
-
-
-def finite_only(fn, *args):
-    """For rows that nobody looked at before."""
-    *_, block = args
-    xp = namespace(block.X)
-    if is_floating(block.X) and bool(xp.any(xp.isinf(block.X))):
-        raise ValueError("Input X contains infinity")
-    return quietly(fn, *args)
-
-
-def weighted_log_volume(frame, block):
-    """The sum over rows of weight times log volume."""
-    volume = frame.log_volume(block)
-    xp = namespace(block.X)
-    if block.observed is None:
-        return volume * block.total_weight()
-    return xp.sum(volume if block.weight is None else volume * block.weight)
-
-
-@gives("score_samples")
-def scores(kernel, density, frame, block):
-    return log_density(kernel, density, frame.enter(block)) - frame.log_volume(block)
 
 
 @gives("impute")
@@ -796,22 +284,3 @@ def filled_rows(kernel, density, frame, rng, block):
     else:
         values = like(drawn_rows(kernel, density, rng, framed), framed.X)
     return namespace(values).where(block.observed, double(block.X), values * frame.scale + frame.shift)
-
-
-def in_main_memory(rows):
-    """The result of a method for all rows, as a NumPy array."""
-    return to_numpy(rows.compute() if hasattr(rows, "compute") else rows)
-
-
-def _is_array(value):
-    return isinstance(value, (list, tuple)) or hasattr(value, "shape")
-
-
-def as_generator(random_state):
-    """A NumPy Generator from whatever scikit-learn users pass as a seed."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    check_seed(random_state)
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(2**32, size=4, dtype=np.uint64))
-    return np.random.default_rng(random_state)

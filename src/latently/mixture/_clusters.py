@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from latently.backend.namespace import namespace
 from latently.distributions.mixture import responsibilities
-from latently.mixture._base import gives, information_criteria
+from latently.mixture._engine import gives, information_criteria
 
 
 class Clusters:

@@ -11,7 +11,8 @@ from latently.backend.namespace import double, eye, is_native, like, namespace, 
 from latently.distributions import LowRankGaussian, LowRankParams, MixtureParams
 from latently.distributions.mixture import expected_rows
 from latently.distributions.responsibilities import normalise
-from latently.mixture._base import MixtureBase, gives, in_main_memory
+from latently.mixture._base import MixtureBase
+from latently.mixture._engine import gives, in_main_memory
 from latently.mixture._validation import check_integer, numbers
 
 

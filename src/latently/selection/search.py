@@ -25,7 +25,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from threadpoolctl import ThreadpoolController
 
 from latently.backend.placement import one_blas_thread, row_threads
-from latently.mixture._base import information_criteria
+from latently.mixture._engine import information_criteria
 from latently.mixture._validation import (
     check_choice,
     check_flag,

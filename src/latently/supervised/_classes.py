@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from latently.backend.namespace import is_native
-from latently.mixture._base import in_main_memory
+from latently.mixture._engine import in_main_memory
 from latently.mixture._validation import check_number
 
 UNLABELLED = -1

@@ -10,6 +10,11 @@ from latently.supervised._classes import UNLABELLED, LatentClassifier
 class ClassifyingMixture(LatentClassifier):
     """To be put before a mixture: `fit` with labels of classes in place of components."""
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = False  # rows may be anywhere, but labels, which may be text, are with NumPy
+        return tags
+
     def fit(self, X, y=None, sample_weight=None):
         """Fit the model by expectation-maximisation over all classes together.
 

@@ -16,9 +16,9 @@ from latently.distributions.labelled import (
     class_probabilities,
 )
 from latently.distributions.responsibilities import normalise
-from latently.mixture._base import gives, in_main_memory
 from latently.mixture._clusters import most_probable, probabilities
 from latently.mixture._docs import shares_docs
+from latently.mixture._engine import gives, in_main_memory
 from latently.mixture._factors import FactorMixture, averaged_factors
 from latently.mixture._validation import check_integer, check_number, numbers
 from latently.supervised._mixtures import ClassifyingMixture
@@ -298,13 +298,16 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
     def n_parameters(self):
         """Number of free parameters of the fitted density of rows and labels.
 
-        Loadings count up to turns about the coefficients of the classifier.
+        Loadings count up to turns about the coefficients of the classifier. With as many factors as features,
+        noise of the rows can be traded for doubt about the label, except where the angles between three or
+        more coefficients have to suit several components.
         """
         check_is_fitted(self)
         L, D, d, J = self.n_components, self.n_features_in_, self.n_factors, self._n_questions()
         seen = min(d, J)  # directions of the factors that the classifier tells apart
         turns = (d - seen) * (d - seen - 1) // 2
-        return L - 1 + L * (D + 1 + D * d - turns) + J + J * seen - seen * (seen - 1) // 2
+        traded = d == D and 1 in (L, J, D)
+        return L - 1 + L * (D + 1 + D * d - turns) + J + J * seen - seen * (seen - 1) // 2 - traded
 
     # -- for the engine -----------------------------------------------------------------------------
 
