@@ -1,4 +1,4 @@
-"""Agreement of clusters with classes, against an exhaustive search over assignments."""
+"""Agreement of clusters with classes, against all assignments, and of reconstructions with rows."""
 
 from itertools import permutations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
 from latently import metrics
-from latently.metrics import clustering_accuracy, error_rate, purity
+from latently.metrics import clustering_accuracy, error_rate, purity, signal_to_error_ratio
 
 MEASURES = [clustering_accuracy, error_rate, purity]
 
@@ -151,3 +151,59 @@ def test_bad_weights_are_named(weights, message):
 def test_other_measures_are_those_of_scikit_learn():
     assert metrics.adjusted_rand_score is sklearn_metrics.adjusted_rand_score
     assert metrics.normalized_mutual_info_score is sklearn_metrics.normalized_mutual_info_score
+
+
+# -- reconstructions ----------------------------------------------------------------------------------
+
+
+def test_signal_to_error_is_the_mean_of_the_ratios_in_decibels():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 3))
+    X_hat = X + 0.1 * rng.normal(size=X.shape)
+    ratios = [np.sqrt(sum(x**2)) / np.sqrt(sum((x_hat - x) ** 2)) for x, x_hat in zip(X, X_hat, strict=True)]
+    expected = 20 * np.log10(sum(ratios) / 20)
+    assert signal_to_error_ratio(X, X_hat) == pytest.approx(expected, rel=1e-12)
+    assert signal_to_error_ratio(X.tolist(), X_hat.tolist()) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-170, 1.0, 1e170, 1e300])
+def test_signal_to_error_does_not_hang_on_units(unit):
+    X, X_hat = np.array([[3.0, 4.0], [0.0, 5.0]]), np.array([[3.0, 4.5], [0.5, 5.0]])
+    assert signal_to_error_ratio(unit * X, unit * X_hat) == pytest.approx(20.0, rel=1e-9)
+
+
+def test_ten_times_the_error_is_twenty_decibels_less():
+    rng = np.random.default_rng(1)
+    X, error = rng.normal(size=(2, 30, 4))
+    near, far = (signal_to_error_ratio(X, X + size * error) for size in (0.1, 1.0))
+    assert near - far == pytest.approx(20.0, rel=1e-9)
+
+
+def test_a_reconstruction_without_error_is_infinitely_good():
+    X = np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert signal_to_error_ratio(X, X) == np.inf
+    assert signal_to_error_ratio(X, [[1.0, 2.0], [0.0, 0.0]]) == np.inf  # one row is enough
+
+
+def test_rows_of_zeros_have_no_signal():
+    X = np.array([[0.0, 0.0], [3.0, 4.0]])
+    halved = 20 * np.log10(5.0 / 0.5 / 2)
+    for of_zeros in ([0.0, 0.0], [1.0, 0.0]):
+        assert signal_to_error_ratio(X, [of_zeros, [3.0, 4.5]]) == pytest.approx(halved)
+    assert signal_to_error_ratio(0 * X, X) == signal_to_error_ratio(0 * X, 0 * X) == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("X", "X_hat", "message"),
+    [
+        ([[1.0, 2.0]], [[1.0]], r"X_hat must have the shape of X, \(1, 2\), not \(1, 1\)"),
+        ([[1.0], [2.0]], [[1.0]], r"X_hat must have the shape of X"),
+        ([1.0, 2.0], [1.0, 2.0], "2D"),
+        ([[1.0, np.nan]], [[1.0, 2.0]], "X contains NaN"),
+        ([[1.0, 2.0]], [[1.0, np.inf]], "X_hat contains infinity"),
+        (np.empty((0, 2)), np.empty((0, 2)), "minimum of 1"),
+    ],
+)
+def test_bad_reconstructions_are_named(X, X_hat, message):
+    with pytest.raises(ValueError, match=message):
+        signal_to_error_ratio(X, X_hat)

@@ -1,11 +1,13 @@
-"""How well clusters agree with known classes.
+"""How well clusters agree with known classes, and reconstructions with rows.
 
     n_ck = weight of the rows of class c in cluster k,    n = their sum
 
     accuracy = max over one-to-one assignments a of  sum_k n_{a(k) k} / n
     purity   = sum_k max_c n_ck / n
 
-Names of clusters mean nothing, so no measure here changes when classes or clusters are renamed.
+Names of clusters mean nothing, so no measure of them changes when classes or clusters are renamed.
+
+    signal to error = 20 log10 of the mean over rows of |x| / |x_hat - x|
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ __all__ = [
     "error_rate",
     "normalized_mutual_info_score",
     "purity",
+    "signal_to_error_ratio",
 ]
 
 
@@ -101,6 +104,47 @@ def purity(labels_true, labels_pred, *, sample_weight=None):
     """
     table = _weights_by_class_and_cluster(labels_true, labels_pred, sample_weight)
     return _share(table.max(axis=0), table)
+
+
+def signal_to_error_ratio(X, X_hat):
+    """How large rows are beside the errors of their reconstructions, in decibels.
+
+    It is 20 log10 of the mean over rows of |x| / |x_hat - x|: a mean of ratios, which one good reconstruction
+    can decide. A row that is reconstructed without error makes it infinite; rows of zeros have the ratio 0
+    whatever becomes of them.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        The rows.
+    X_hat : array-like of shape (n_samples, n_features)
+        Their reconstructions.
+
+    Returns
+    -------
+    float
+        Higher is better; inf if a row that is not zero comes back without error, -inf if all rows are zero.
+
+    Examples
+    --------
+    >>> from latently.metrics import signal_to_error_ratio
+    >>> signal_to_error_ratio([[3.0, 4.0], [0.0, 5.0]], [[3.0, 4.5], [0.5, 5.0]])
+    20.0
+    """
+    X = check_array(X, dtype=np.float64, input_name="X")
+    X_hat = check_array(X_hat, dtype=np.float64, input_name="X_hat")
+    if X.shape != X_hat.shape:
+        raise ValueError(f"X_hat must have the shape of X, {X.shape}, not {X_hat.shape}")
+    # each row in its own units, so that no square overflows or is lost
+    size = np.max(np.abs(X), axis=1)
+    filled = size > 0
+    if not filled.any():
+        return -math.inf
+    rows, scale = X[filled], size[filled, None]
+    signal = np.linalg.norm(rows / scale, axis=1)
+    with np.errstate(over="ignore", divide="ignore"):
+        error = np.linalg.norm(X_hat[filled] / scale - rows / scale, axis=1)
+        return float(20 * np.log10(np.sum(signal / error) / len(X)))
 
 
 def _share(part, table):

@@ -5,11 +5,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
 
-from latently.supervised import PerClass
+from latently.mixture import PPCA
+from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from latently.supervised._classes import UNLABELLED, encoded
 
 
@@ -277,3 +279,18 @@ def test_rows_without_any_density():
     assert model.predict(rows).tolist() == [0, -1, 1]
     model.calibrate_rejection([[5.0], [6.0]], acceptance_rate=0.0)  # no number is below -inf
     assert model.accepts([[5.0], [0.0]]).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    "model", [PerClass(PPCA(1)), MJFAClassifier(1, 2), MFMClassifier(1, 2)], ids=lambda m: type(m).__name__
+)
+def test_criteria_are_those_of_rows_and_labels(model):
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["a", "b", "c"])[y]
+    model = clone(model).fit(X, names)
+    log_joint = model.score_samples(X) + model.predict_log_proba(X)[np.arange(len(y)), y]
+    assert model.bic(X, names) == pytest.approx(-2 * log_joint.sum() + model.n_parameters() * np.log(150))
+    assert model.aic(X, names) == pytest.approx(-2 * log_joint.sum() + 2 * model.n_parameters())
+    assert model.bic(X, names) < model.bic(X, names[::-1])
+    with pytest.raises(ValueError, match="requires y"):
+        model.bic(X, None)

@@ -2,19 +2,20 @@
 
     l ~ pi      y ~ N(0, I_d)      x | y, l ~ N(mu_l + G_l y, sigma_l^2 I)      P(z = 1 | y) = Phi(w'y + b)
 
-With more than two classes each label is the answer to one of C questions, asked with equal chance. Question
-j is answered with yes with probability Phi(w_j'y + b_j); yes tells class j, and no one of the others:
+With more than two classes there is a question for each, "is it class j?", to which yes is the answer with
+probability Phi(w_j'y + b_j). A label answers all of them. What is maximised is the mean over questions of
+ln p(x, answer), and a class is as probable as the answers it gives, put together and normalised:
 
-    P(z = c | y) = 1/C [ Phi(w_c'y + b_c) + sum_{j != c} Phi(-w_j'y - b_j) / (C - 1) ]
+    P(z = c | x)  proportional to  P(yes to c | x)  prod_{j != c} P(no to j | x)
 
-Two classes and w_2 = -w_1, b_2 = -b_1 make that the formula above, for which one question (J = 1) will do.
+Two classes with w_2 = -w_1 and b_2 = -b_1 make both the formulas of one question (J = 1), which will do then.
 All integrals over y have closed forms, because a Gaussian y given x and an answer is squashed normal.
 
 An answer is yes where v = w'y + b + e > 0, e ~ N(0, 1). With v latent as well, EM moves the classifier too:
 it is the regression of E[v] on y. The variance of e is left free in the M-step and then brought back to one,
 which is quicker and as sure (parameter expansion; Liu, Rubin & Wu, 1998, Biometrika 85).
 
-With an emphasis a the objective is sum ln p(x) + a ln P(z | x), that is a ln p(x, z) + (1 - a) ln p(x): EM as
+With an emphasis a the objective is ln p(x) + a ln P(z | x), that is a ln p(x, z) + (1 - a) ln p(x): EM as
 long as a <= 1, which blends the statistics of rows with and without their labels. For a > 1 the blend has a
 negative share; rows drawn from the present parameters are mixed in, as many as it takes for the objective to
 rise (extended Baum-Welch). Formulas: docs/mfm.md.
@@ -22,7 +23,6 @@ rise (extended Baum-Welch). Formulas: docs/mfm.md.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from scipy import special
 
 from latently.backend import packed
 from latently.backend.linalg import transpose
-from latently.backend.namespace import Array, Floats, eye, log_ndtr, namespace, zeros
+from latently.backend.namespace import Array, Floats, eye, log_ndtr, namespace, ones, zeros
 from latently.core.block import Block
 from latently.core.tree import add, mapped
 from latently.distributions import low_rank_holes
@@ -157,18 +157,18 @@ class LabelledMixture(Mixture):
         alpha = self.emphasis
         log_joint, latent = self.family.evaluate(density, block)
         answers = answers_of(density, latent)
-        signs, log_shares = self._told(block.allowed)
-        log_full = log_joint[:, None, :] + self._log_answers(answers, signs, log_shares)
-        L, J, n = log_full.shape
-        log_norm, r = respond(xp.reshape(log_full, (L * J, n)), block.weight, None, 0.0)
-        by_question = alpha * xp.reshape(r.full(), (L, J, n))
+        signs = self._told(block.allowed)
+        log_norm, r = self._by_question(log_joint, answers, signs, block.weight)
+        L, J, n = r.shape
+        by_question = alpha * r
         by_component = xp.sum(by_question, axis=1)
         if alpha != 1.0:
             log_plain, plain = respond(log_joint, block.weight, None, 0.0)
             by_component = by_component + (1.0 - alpha) * plain.full()
             log_norm = alpha * log_norm + (1.0 - alpha) * log_plain
-        resp = Responsibilities(xp.sum(by_component, axis=1), r.by_row, by_component, None)
-        told = xp.sum(r.by_row * log_norm), xp.sum(r.by_row)
+        weight = ones((n,), log_norm) if block.weight is None else block.weight
+        resp = Responsibilities(xp.sum(by_component, axis=1), weight, by_component, None)
+        told = xp.sum(weight * log_norm), xp.sum(weight)
         hazard, _, _ = hazards(signs * answers.mean / answers.deviation)
         delta = signs * answers.deviation * hazard  # E[v | z] - a
         M = xp.permute_dims(self.family.factor_means(density, latent), (1, 0, 2))  # (L, n, d)
@@ -183,19 +183,27 @@ class LabelledMixture(Mixture):
         pull_x = xp.reshape(xp.reshape(pulled, (L * J, n)) @ block.X, (L, J, block.X.shape[1]))
         return LabelledSums(*told, sums, regression, xp.sum(pulled, axis=2), pull_x)
 
-    def _told(self, allowed: Array) -> tuple[Array, Array | float]:
-        """(J, n) whether the answer was yes (1) or no (-1), and the log share of the label in it."""
+    def _told(self, allowed: Array) -> Array:
+        """(J, n) whether the answer to each question was yes (1) or no (-1)."""
         xp = namespace(allowed)
-        if self.n_questions == 1:
-            return xp.where(allowed[:, 1], 1.0, zeros((1,), allowed) - 1.0)[None, :], 0.0
-        C = self.n_classes
-        signs = xp.where(allowed.T, 1.0, zeros((1,), allowed) - 1.0)
-        return signs, xp.where(allowed.T, 0.0, zeros((1,), allowed) - math.log(C - 1)) - math.log(C)
+        yes = allowed[:, 1:] if self.n_questions == 1 else allowed
+        return xp.where(yes.T, 1.0, zeros((1,), allowed) - 1.0)
 
     @staticmethod
-    def _log_answers(answers: Answers, signs: Array, log_shares: Array | float) -> Array:
-        """(L, J, n) ln P(question j, z | x, l)."""
-        return log_ndtr(signs * answers.mean / answers.deviation) + log_shares
+    def _by_question(
+        log_joint: Array, answers: Answers, signs: Array, weight: Array | None
+    ) -> tuple[Array, Array]:
+        """The mean over questions of ln p(x, answer) (n,), and responsibilities given each answer (L, J, n).
+
+        These share out the weight of the row among the questions.
+        """
+        xp = namespace(log_joint)
+        log_full = log_joint[:, None, :] + log_ndtr(signs * answers.mean / answers.deviation)
+        L, J, n = log_full.shape
+        each = (ones((n,), log_joint) if weight is None else weight) / J
+        each = xp.reshape(xp.broadcast_to(each, (J, n)), (J * n,))
+        log_norm, r = respond(xp.reshape(log_full, (L, J * n)), each, None, 0.0)
+        return xp.mean(xp.reshape(log_norm, (J, n)), axis=0), xp.reshape(r.full(), (L, J, n))
 
     def _regression(
         self, density: LabelledDensity, answers: Answers, r: Array, pulled: Array, M: Array
@@ -334,7 +342,7 @@ class LabelledMixture(Mixture):
         xp = namespace(params.coef)
         plain = super().implied_stats(params)
         (J, d), beta = params.coef.shape, self._joined(params)
-        each = zeros((J,), params.coef) + 1.0 / J
+        each = zeros((J,), params.coef) + self.emphasis / J
         answers = AnswerSums(
             weight=each,
             sum_yy=each[:, None, None] * eye(d + 1, params.coef),
@@ -401,17 +409,13 @@ class LabelledMixture(Mixture):
         y = rng.standard_normal((n_samples, c.loadings.shape[2]))
         X = c.means[labels] + np.einsum("ndq,nq->nd", c.loadings[labels], y)
         X += np.sqrt(c.noise_variance[labels]) * rng.standard_normal(X.shape)
-        return X, self.sample_classes(params, y, rng)
-
-    def sample_classes(self, params: LabelledParams, y: Floats, rng: np.random.Generator) -> Array:
-        """(n,) classes of rows with these factors (n, d)."""
-        question = rng.integers(self.n_questions, size=len(y))
-        v = np.sum(params.coef[question] * y, axis=1) + params.intercept[question]
-        yes = v + rng.standard_normal(len(y)) > 0
         if self.n_questions == 1:
-            return yes.astype(int)
-        other = rng.integers(self.n_classes - 1, size=len(y))
-        return np.where(yes, question, other + (other >= question))
+            return X, (y @ params.coef[0] + params.intercept[0] + rng.standard_normal(n_samples) > 0).astype(
+                int
+            )
+        log_joint = class_log_joint(self, self.prepare(params), Block(X))
+        cumulated = np.cumsum(special.softmax(log_joint, axis=1), axis=1)
+        return X, np.sum(cumulated < rng.random((n_samples, 1)), axis=1)
 
 
 @dataclass(frozen=True)
@@ -449,14 +453,11 @@ class ClassifierOnly(LabelledMixture):
             log_norm, resp = respond(log_joint, block.weight, None, 0.0)
             return LabelledSums(xp.sum(resp.by_row * log_norm), xp.sum(resp.by_row), None, None, None, None)
         answers = answers_of(density, latent)
-        signs, log_shares = self._told(block.allowed)
-        log_full = log_joint[:, None, :] + self._log_answers(answers, signs, log_shares)
-        L, J, n = log_full.shape
-        log_norm, r = respond(xp.reshape(log_full, (L * J, n)), block.weight, None, 0.0)
+        signs = self._told(block.allowed)
+        log_norm, resp = self._by_question(log_joint, answers, signs, block.weight)
         if self.emphasis != 1.0:
             log_plain = normalise(log_joint)[0]
             log_norm = self.emphasis * log_norm + (1.0 - self.emphasis) * log_plain
-        resp = xp.reshape(r.full(), (L, J, n))
         hazard, beyond, _ = hazards(signs * answers.mean / answers.deviation)
         M = xp.permute_dims(self.family.factor_means(density, latent), (1, 0, 2))
         slope = M[:, None, :, :] - answers.mean[..., None] * answers.gain
@@ -464,8 +465,8 @@ class ClassifierOnly(LabelledMixture):
         gradient = xp.sum((resp * signs * hazard)[..., None] * slope, axis=(0, 2))
         bent = transpose((resp * hazard * beyond)[..., None] * slope) @ slope
         slopes = Slopes(gradient, xp.sum(bent, axis=0))
-        told = xp.sum(r.by_row * log_norm), xp.sum(r.by_row)
-        return LabelledSums(*told, None, slopes, None, None)
+        weight = ones(log_norm.shape, log_norm) if block.weight is None else block.weight
+        return LabelledSums(xp.sum(weight * log_norm), xp.sum(weight), None, slopes, None, None)
 
     def stats(self, density: LabelledDensity, sums: Any) -> LabelledStats:
         """The sums are the statistics already."""
@@ -485,22 +486,33 @@ def class_log_joint(kernel: LabelledMixture, density: LabelledDensity, block: Bl
     log_joint, latent = kernel.family.evaluate(density, block)
     xp = namespace(log_joint)
     answers = answers_of(density, latent)
-    classes = eye(kernel.n_classes, log_joint) > 0
-    columns = []
-    for c in range(kernel.n_classes):
-        signs, log_shares = kernel._told(classes[c : c + 1, :])
-        full = log_joint[:, None, :] + kernel._log_answers(answers, signs, log_shares)
-        columns.append(normalise(xp.reshape(full, (-1, full.shape[2])))[0])
-    return xp.stack(columns, axis=1)
+    t = answers.mean / answers.deviation
+    no, yes = (
+        xp.stack([normalise(log_joint + log_ndtr(sign * t[:, j, :]))[0] for j in range(t.shape[1])])
+        for sign in (-1.0, 1.0)
+    )  # (J, n): ln p(x, answer)
+    if kernel.n_questions == 1:
+        return xp.concat([no, yes]).T
+    log_density = normalise(log_joint)[0]
+    lost = log_density == -xp.inf  # so far away that all densities vanish, and with them what they tell
+    no, yes = (xp.where(lost, 0.0, answer - xp.where(lost, 0.0, log_density)) for answer in (no, yes))
+    return (log_density + _put_together(no, yes)).T
 
 
 def class_probabilities(coef: Floats, intercept: Floats, n_classes: int, y: Floats) -> Floats:
     """(n, C) P(z = c | y) for factors (n, d)."""
-    yes = special.ndtr(y @ coef.T + intercept)
-    if n_classes == 2:
-        return np.concatenate([special.ndtr(-y @ coef.T - intercept), yes], axis=1)
-    no = special.ndtr(-y @ coef.T - intercept) / (n_classes - 1)
-    return np.asarray((yes + no.sum(axis=1, keepdims=True) - no) / n_classes)
+    t = (y @ coef.T + intercept).T
+    no, yes = special.log_ndtr(-t), special.log_ndtr(t)
+    found = np.concatenate([no, yes]) if n_classes == 2 else _put_together(no, yes)
+    return np.asarray(np.exp(found).T)
+
+
+def _put_together(no: Array, yes: Array) -> Array:
+    """(C, n) ln P(class) from the log probabilities of no and yes to each question."""
+    xp = namespace(no)
+    score = yes - no + xp.sum(no, axis=0)
+    score = score - xp.max(score, axis=0)
+    return score - xp.log(xp.sum(xp.exp(score), axis=0))
 
 
 def gains(density: LabelledDensity) -> tuple[Array, Array]:

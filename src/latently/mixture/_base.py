@@ -39,10 +39,11 @@ _FARTHEST = 1e6  # standard deviations that starting means may lie away from the
 class MixtureBase(EMEstimator):
     """The estimator behind every mixture. Subclasses provide the methods of the first section."""
 
-    def __init__(self, *, init, noise_floor, **engine):
+    def __init__(self, *, init, noise_floor, dtype, **engine):
         super().__init__(**engine)
         self.init = init
         self.noise_floor = noise_floor
+        self.dtype = dtype
 
     # -- what a subclass provides -------------------------------------------------------------------
 
@@ -124,6 +125,7 @@ class MixtureBase(EMEstimator):
         super()._check_hyperparameters()
         check_choice("init", self.init, _starts.INITS)
         check_number("noise_floor", self.noise_floor, least=0)
+        check_choice("dtype", self.dtype, ("float64", "float32"))
 
     def _example(self, problem):
         """A state of stepwise EM, for the shapes of its records."""

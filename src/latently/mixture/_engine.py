@@ -62,7 +62,6 @@ class EMEstimator(SavedMixin, DensityMixin, BaseEstimator):
         checkpoint,
         checkpoint_every,
         batch_size,
-        dtype,
         random_state,
         warm_start,
         verbose,
@@ -78,7 +77,6 @@ class EMEstimator(SavedMixin, DensityMixin, BaseEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.batch_size = batch_size
-        self.dtype = dtype
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
@@ -382,7 +380,6 @@ class EMEstimator(SavedMixin, DensityMixin, BaseEstimator):
         check_number("learning_offset", self.learning_offset, least=1)
         check_path("checkpoint", self.checkpoint)
         check_integer("checkpoint_every", self.checkpoint_every, least=1)
-        check_choice("dtype", self.dtype, ("float64", "float32"))
         check_seed(self.random_state)
         check_flag("warm_start", self.warm_start)
         if not isinstance(self.verbose, (bool, np.bool_)):

@@ -54,7 +54,8 @@ def starting_values(
     tell which. From the third on features count in random proportion. With `in_dimensions`, every fourth is
     made in that many principal dimensions and every fourth is a partition by chance. Given `means`, or one
     component, leave nothing to chance: there is one start. Rows go only into parts that their labels allow;
-    with `n_classes` each class of rows is made into parts on its own.
+    with `n_classes` each class of rows is made into parts on its own. Where labels are of classes that all
+    components have, half of the parts are made of rows about the means of their classes.
     """
     X, weight, observed = block.X, block.weight, block.observed
     allowed = block.allowed if kernel.labels_are_components else None
@@ -71,11 +72,16 @@ def starting_values(
     if n_components == 1:
         yield start(np.zeros(len(X), dtype=int))
         return
+    if allowed is not None and np.all(np.sum(allowed, axis=1) == 1):  # labels leave nothing to chance
+        yield start(np.argmax(allowed, axis=1))
+        return
     rng = check_random_state(random_state)
     for i in range(n_init):
         standardised = i % 2 == 1
         units = np.ones_like(frame.scale) if standardised else frame.scale / frame.scale.max()
         rows, seen, by = X, observed, init
+        if not kernel.labels_are_components and block.allowed is not None and i % 4 < 2:
+            rows = _about_class_means(X, weight, observed, block.allowed)
         if in_dimensions is not None and i % 4 == 2:
             rows, seen = principal_scores(X, weight, in_dimensions), None
             units = np.ones(rows.shape[1])
@@ -117,6 +123,12 @@ def partition(X, weight, n_components, init, seed, observed):
             labels = nearest(X, centres, observed)
             X = filled(X, observed, part_means(X, weight, labels, n_components, observed)[labels])
     return labels
+
+
+def _about_class_means(X, weight, observed, of_class):
+    """The rows less the mean of their class, so that a part has rows of all classes."""
+    labels = np.where(of_class.sum(axis=1) == 1, np.argmax(of_class, axis=1), of_class.shape[1])
+    return X - part_means(X, weight, labels, of_class.shape[1] + 1, observed)[labels]
 
 
 def _within_classes(X, weight, n_components, n_classes, init, seed, observed, allowed):

@@ -128,6 +128,26 @@ class LatentClassifier(ClassifierMixin):
             self.reject_below_ = float(np.nextafter(scores[-1], np.inf))
         return self
 
+    def bic(self, X, y):
+        """Bayesian information criterion of rows and their classes, ln p(x, class); lower is better.
+
+        Rows labelled -1 count with ln p(x).
+        """
+        scores = self._joint_scores(X, y)
+        return float(-2 * scores.sum() + self.n_parameters() * np.log(len(scores)))
+
+    def aic(self, X, y):
+        """Akaike information criterion of rows and their classes; lower is better."""
+        return float(-2 * self._joint_scores(X, y).sum() + 2 * self.n_parameters())
+
+    def _joint_scores(self, X, y):
+        """(n_samples,) ln p(x, class), ln p(x) where there is no label."""
+        check_is_fitted(self)
+        log_joint = self._class_log_joint(X)
+        codes = self._encoded(y, len(log_joint), self.classes_)
+        own = log_joint[np.arange(len(codes)), codes]
+        return np.where(codes == UNLABELLED, logsumexp(log_joint, axis=1), own)
+
     @property
     def rejected_label_(self):
         """What `predict` says of rows that are not accepted: -1, or "rejected" among labels that are text."""

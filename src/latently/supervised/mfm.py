@@ -55,8 +55,9 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
     probability Phi(w'y + b). So a few factors must tell both what a row looks like and to which class it
     belongs. Without labels this is MPPCA.
 
-    With more than two classes there is a w and b for each: every label is the answer to one of as many
-    questions "is it class c?", asked with equal chance; a no names one of the other classes.
+    With more than two classes there is a w and b for each, which answer the question "is it class c?". The
+    mean over questions of ln p(x, answer) is maximised, and the probability of a class is that of the answers
+    it gives, put together and normalised.
 
     Parameters
     ----------
@@ -216,14 +217,7 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
         -------
         ndarray of shape (n_samples,)
         """
-        scores = super().score_samples(X)
-        if y is None:
-            return scores
-        check_is_fitted(self)
-        scores = in_main_memory(scores)
-        codes = self._encoded(y, len(scores), self.classes_)
-        joint = self._class_log_joint(X)[np.arange(len(scores)), codes]
-        return np.where(codes < 0, scores, joint)
+        return super().score_samples(X) if y is None else self._joint_scores(X, y)
 
     def predict_component(self, X):
         """The most probable component of each row, (n_samples,); labels are not asked for."""
@@ -309,6 +303,11 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
         traded = d == D and 1 in (L, J, D)
         return L - 1 + L * (D + 1 + D * d - turns) + J + J * seen - seen * (seen - 1) // 2 - traded
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = self.n_factors == 1  # one factor has room for one plane
+        return tags
+
     # -- for the engine -----------------------------------------------------------------------------
 
     def _check_hyperparameters(self):
@@ -327,6 +326,9 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
 
     def _noise(self):
         return True, False
+
+    def _in_dimensions(self):
+        return self.n_factors  # some starts by chance: k-means may find the classes, which no component is
 
     def _mixture(self, family):
         C, weight = max(2, self._n_classes()), float(self.discriminative_weight)

@@ -210,13 +210,6 @@ class PerClass(LatentClassifier, SavedMixin, BaseEstimator):
         of_prior = len(self.classes_) - 1 if self.class_prior is None else 0
         return of_prior + sum(density.n_parameters() for density in self.densities_)
 
-    def bic(self, X, y):
-        """Bayesian information criterion of rows and their classes, ln p(x, class); lower is better."""
-        log_joint = self._class_log_joint(X)
-        codes = self._encoded(y, len(log_joint), self.classes_)
-        total = log_joint[np.arange(len(codes)), codes].sum()
-        return float(-2 * total + self.n_parameters() * np.log(len(codes)))
-
     def _check_densities_have(self, method):
         for density in self.densities_:
             if not hasattr(density, method):
