@@ -40,6 +40,7 @@ format: $(VENV)/.with-lint  ## format the code and apply safe lint fixes
 bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the GEMM bound, and every way to run them
 	$(BIN)/python benchmarks/mixtures.py
 	$(BIN)/python benchmarks/ways.py
+	$(BIN)/python benchmarks/binary.py
 
 docs: $(VENV)/.with-docs  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html

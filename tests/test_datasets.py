@@ -14,6 +14,7 @@ from latently import datasets
 from latently.datasets import (
     _public,
     load,
+    load_bars,
     load_noisy_seeds,
     load_three_gaussians,
     load_two_mode_class,
@@ -409,7 +410,49 @@ def test_first_class_has_two_modes_on_both_sides_of_the_second():
     assert np.mean(np.abs(one) < 0.4) > 0.9
 
 
-@pytest.mark.parametrize("generate", [load_three_gaussians, load_two_mode_class])
+def test_bars_add_up_and_have_the_moments_of_poisson_counts():
+    data = load_bars(3, 40_000, probability=0.4, weight=5.0, background=0.5, random_state=4)
+    assert data.X.shape == (40_000, 9) and data.codes.shape == (40_000, 6)
+    assert set(np.unique(data.codes)) == {0.0, 1.0}
+    assert np.array_equal(data.X, np.round(data.X)) and data.X.min() >= 0
+    pi, W = data.activation_probability, data.components
+    assert pi == 0.4
+    assert_moments(data.codes, np.full(6, pi), pi * (1 - pi) * np.eye(6))
+    covariance = pi * (1 - pi) * W.T @ W + np.diag(pi * W.sum(axis=0))  # of the causes, and of counts
+    assert_moments(data.X, pi * W.sum(axis=0), covariance)
+    left = data.X - data.codes @ W
+    assert np.all(np.abs(left.mean(axis=0)) < 5 * left.std(axis=0) / 200)
+
+
+def test_bars_are_rows_and_columns_of_the_image():
+    data = load_bars(4, 10, random_state=0)
+    images = data.components.reshape(8, *data.image_shape)
+    for i in range(4):
+        row, column = np.zeros((4, 4)), np.zeros((4, 4))
+        row[i], column[:, i] = 10.0, 10.0
+        assert np.array_equal(images[i], row) and np.array_equal(images[4 + i], column)
+    assert np.all(load_bars(2, 5, background=1.0, random_state=0).components >= 1.0)
+    assert np.all(data.X[data.codes @ data.components == 0] == 0)
+    nothing, all_bars = (load_bars(2, 5, probability=p, random_state=0) for p in (0.0, 1.0))
+    assert not nothing.X.any() and all_bars.codes.all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 0}, "size"),
+        ({"n_samples": 0}, "n_samples"),
+        ({"probability": 1.5}, "probability"),
+        ({"weight": -1.0}, "weight"),
+        ({"background": -1.0}, "background"),
+    ],
+)
+def test_bad_bars_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        load_bars(**options)
+
+
+@pytest.mark.parametrize("generate", [load_three_gaussians, load_two_mode_class, load_bars])
 def test_generators_follow_their_seed(generate):
     first, again, other = (generate(random_state=seed) for seed in (7, 7, 8))
     assert np.array_equal(first.X, again.X)

@@ -6,9 +6,18 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "datasets", "load", "metrics", "mixture", "selection", "supervised"]
+__all__ = [
+    "__version__",
+    "datasets",
+    "factorization",
+    "load",
+    "metrics",
+    "mixture",
+    "selection",
+    "supervised",
+]
 
-_SUBPACKAGES = {"datasets", "metrics", "mixture", "selection", "supervised"}
+_SUBPACKAGES = {"datasets", "factorization", "metrics", "mixture", "selection", "supervised"}
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,8 @@ _HOMES = {
     "PerClass": "latently.supervised",
     "MJFAClassifier": "latently.supervised",
     "MFMClassifier": "latently.supervised",
+    "BNMF": "latently.factorization",
+    "BinarySparseCoding": "latently.factorization",
 }
 
 

@@ -70,6 +70,8 @@ def fingerprint(*values: Any) -> str:
 
 
 def _flat(name: str, record: Any) -> dict[str, Any]:
+    if record is None:
+        return {}
     if dataclasses.is_dataclass(record):
         parts = [_flat(f"{name}.{f.name}", getattr(record, f.name)) for f in dataclasses.fields(record)]
         return {key: value for part in parts for key, value in part.items()}
@@ -77,6 +79,8 @@ def _flat(name: str, record: Any) -> dict[str, Any]:
 
 
 def _like(name: str, template: Any, arrays: dict[str, Any]) -> Any:
+    if template is None:
+        return None
     if dataclasses.is_dataclass(template):
         fields = dataclasses.fields(template)
         build: Any = type(template)

@@ -282,7 +282,7 @@ def _check(objective: float, gain: float, rounding: float, n_iter: int) -> None:
     if not math.isfinite(objective):
         raise FloatingPointError(
             f"the log-likelihood became {objective} at iteration {n_iter}; "
-            "a larger noise_floor keeps the model away from singular solutions"
+            "a larger noise_floor (weight_floor of BNMF) keeps the model away from singular solutions"
         )
     if gain < -rounding:
         raise LikelihoodFell(

@@ -2,6 +2,7 @@
 
 from latently.datasets._load import load, names
 from latently.datasets._synthetic import (
+    load_bars,
     load_noisy_seeds,
     load_three_gaussians,
     load_two_mode_class,
@@ -10,6 +11,7 @@ from latently.datasets._synthetic import (
 
 __all__ = [
     "load",
+    "load_bars",
     "load_noisy_seeds",
     "load_three_gaussians",
     "load_two_mode_class",

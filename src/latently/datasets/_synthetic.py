@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import Bunch, check_array, check_random_state, check_scalar
@@ -117,6 +117,65 @@ def load_two_mode_class(n_samples=400, *, n_noise_features=30, random_state=None
         class_covariances=class_covariances,
         name="two_mode_class",
         description="A class with two modes around another class, among noise (Yang, section 3.3.5).",
+    )
+
+
+def load_bars(size=4, n_samples=1000, *, probability=0.3, weight=10.0, background=0.0, random_state=None):
+    """The bars test with counts: images of horizontal and vertical bars that are there or not, and add up.
+
+    Each of 2 * size bars is there with the given probability; where bars cross, their weights add. Pixels are
+    Poisson counts about the sum.
+
+    Parameters
+    ----------
+    size : int, default=4
+        Images have size x size pixels.
+    n_samples : int, default=1000
+    probability : float, default=0.3
+        Of each bar to be there.
+    weight : float, default=10
+        The expected count of a pixel of a bar.
+    background : float, default=0
+        What every bar adds to the pixels that are not its own.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        Counts `X` (n_samples, size^2), `codes` (n_samples, 2 * size) with one for each bar that is there, the
+        true `components` (2 * size, size^2), rows first, and `activation_probability`; `image_shape`, `name`
+        and `description`.
+
+    References
+    ----------
+    D. Yus Lopez, *Binary non-negative matrix factorization*, section 4.1.
+
+    Examples
+    --------
+    >>> from latently.datasets import load_bars
+    >>> bars = load_bars(random_state=0)
+    >>> bars.X.shape, bars.components[0].reshape(bars.image_shape)[0].tolist()
+    ((1000, 16), [10.0, 10.0, 10.0, 10.0])
+    """
+    check_scalar(size, "size", Integral, min_val=1)
+    check_scalar(n_samples, "n_samples", Integral, min_val=1)
+    check_scalar(probability, "probability", Real, min_val=0, max_val=1)
+    check_scalar(weight, "weight", Real, min_val=0)
+    check_scalar(background, "background", Real, min_val=0)
+    own = np.zeros((2, size, size, size), dtype=bool)
+    for i in range(size):
+        own[0, i, i, :] = own[1, i, :, i] = True
+    components = np.where(own.reshape(2 * size, size**2), float(weight), float(background))
+    rng = check_random_state(random_state)
+    codes = (rng.uniform(size=(n_samples, 2 * size)) < probability).astype(np.float64)
+    return Bunch(
+        X=rng.poisson(codes @ components).astype(np.float64),
+        codes=codes,
+        components=components,
+        activation_probability=float(probability),
+        image_shape=np.array([size, size]),
+        name="bars",
+        description=f"Bars of {size} x {size} pixels with Poisson counts (Yus Lopez, section 4.1).",
     )
 
 
