@@ -465,9 +465,7 @@ def test_shared_covariance_counts_are_ranks(D, K, q):
     theta = alike(COMMON.example(rng, D, K, q))
     root = np.linalg.cholesky(theta["latent_covs"][0])
     shapes = [(D, q), (K, q), (q, q), (D,)]
-    x0 = np.concatenate(
-        [a.ravel() for a in (theta["loadings"], theta["latent_means"], root, theta["noise"])]
-    )
+    x0 = np.concatenate([a.ravel() for a in (theta["loadings"], theta["latent_means"], root, theta["noise"])])
 
     def density(x):
         parts = np.split(x, np.cumsum([np.prod(s) for s in shapes])[:-1])

@@ -128,7 +128,7 @@ class LatentClassifier(ClassifierMixin):
             self.reject_below_ = float(np.nextafter(scores[-1], np.inf))
         return self
 
-    def bic(self, X, y):
+    def bic(self, X, y=None):
         """Bayesian information criterion of rows and their classes, ln p(x, class); lower is better.
 
         Rows labelled -1 count with ln p(x).
@@ -136,7 +136,7 @@ class LatentClassifier(ClassifierMixin):
         scores = self._joint_scores(X, y)
         return float(-2 * scores.sum() + self.n_parameters() * np.log(len(scores)))
 
-    def aic(self, X, y):
+    def aic(self, X, y=None):
         """Akaike information criterion of rows and their classes; lower is better."""
         return float(-2 * self._joint_scores(X, y).sum() + 2 * self.n_parameters())
 
