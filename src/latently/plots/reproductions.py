@@ -151,3 +151,80 @@ def bars_beside_published(rows, *, measures, groups, method, title):
     )
     figure.suptitle(title)
     return figure
+
+
+def class_errors(rows, *, methods, title):
+    """Errors of classifiers over dimensions, a panel per method and a line per number of components.
+
+    Parameters
+    ----------
+    rows : list of dict
+        With "train on", of which each has its line of panels, "method", "components", "dimensions", "ERR" and
+        "ERR, published" (missing where there is none). Rows whose components are no number are what was
+        chosen for the method; those of other methods than `methods` are drawn in all panels.
+    methods : sequence of str
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    ways = list(dict.fromkeys(row["train on"] for row in rows))
+    dimensions = sorted({row["dimensions"] for row in rows if isinstance(row["dimensions"], int)})
+    figure = Figure(figsize=(2.6 * len(methods) + 0.5, 2.9 * len(ways) + 1.2), layout="constrained")
+    axes = figure.subplots(len(ways), len(methods), squeeze=False, sharex=True, sharey=True)
+    for line, way in zip(axes, ways, strict=True):
+        own = [row for row in rows if row["train on"] == way]
+        for ax, method in zip(line, methods, strict=True):
+            _class_error_lines(ax, [row for row in own if row["method"] == method])
+            for row, style in zip(
+                [row for row in own if row["method"] not in methods], _STYLES, strict=False
+            ):
+                ax.axhline(row["ERR"], color="grey", lw=1, ls=style, label=row["method"])
+            ax.set_title(f"{method}\ntrained on {way}", fontsize=8)
+            ax.grid(alpha=0.3)
+            ax.tick_params(labelsize=8)
+            ax.set_xticks(dimensions)
+        line[0].set_ylabel("ERR")
+    for ax in axes[-1]:
+        ax.set_xlabel("dimensions")
+    axes[0, 0].set_ylim(bottom=0)
+    handles = {
+        name: handle for ax in axes.flat for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False, fontsize=8
+    )
+    figure.suptitle(title)
+    return figure
+
+
+_STYLES = ("-", "--", "-.", ":")
+
+
+def _class_error_lines(ax, rows):
+    grid = [row for row in rows if isinstance(row["components"], int) and "ERR" in row]
+    numbers = sorted({row["components"] for row in grid})
+    for i, number in enumerate(numbers):
+        own = [row for row in grid if row["components"] == number]
+        marker = "ov^sD"[i % 5]
+        for name, colour, style, label in (
+            ("ERR, published", THEIRS, "--", "published"),
+            ("ERR", OURS, "-", "ours"),
+        ):
+            points = [(row["dimensions"], row[name]) for row in own if row.get(name) is not None]
+            if points:
+                label = f"{label}, {number} component{'s' if number > 1 else ''}"
+                alpha = 1 - 0.6 * i / max(len(numbers) - 1, 1)
+                ax.plot(
+                    *zip(*points, strict=True),
+                    style,
+                    color=colour,
+                    marker=marker,
+                    ms=4,
+                    alpha=alpha,
+                    label=label,
+                )
+    for row in rows:
+        if not isinstance(row["components"], int):
+            ax.axhline(row["ERR"], color="black", lw=1.2, label="ours, chosen on training rows")
