@@ -361,7 +361,7 @@ def stepped(kernel, params, block):
 @pytest.mark.parametrize("part", [0, 1], ids=["noise", "factors"])
 def test_no_conditional_step_lowers_the_likelihood(part, seed):
     kernel, params, block = alternation(seed)
-    conditional = kernel.conditionals()[part]
+    conditional = kernel.conditionals(missing=False)[part]
     before = -np.inf
     for _ in range(10):
         likelihood, params = stepped(conditional, params, block)
@@ -377,7 +377,7 @@ def test_no_conditional_step_lowers_the_likelihood(part, seed):
 )
 def test_a_conditional_step_leaves_the_rest_alone(part, fixed, seed):
     kernel, params, block = alternation(seed)
-    _, after = stepped(kernel.conditionals()[part], params, block)
+    _, after = stepped(kernel.conditionals(missing=False)[part], params, block)
     changed = {"loadings", "latent_means", "latent_covariances", "noise_variance"} - set(fixed)
     for name in fixed:
         np.testing.assert_array_equal(getattr(after.components, name), getattr(params.components, name))
@@ -392,8 +392,8 @@ def test_the_factors_are_the_best_for_their_responsibilities(seed):
     model = COMMON.known(COMMON.example(rng, 5, 1, 2))
     kernel, block = model._kernel(), Block(rows(rng, 80, 5))
     params = kernel.clamped(model._parameters())
-    _, once = stepped(kernel.conditionals()[1], params, block)
-    likelihood, twice = stepped(kernel.conditionals()[1], once, block)
+    _, once = stepped(kernel.conditionals(missing=False)[1], params, block)
+    likelihood, twice = stepped(kernel.conditionals(missing=False)[1], once, block)
     assert_same(vars(twice.components), vars(once.components), rtol=1e-8, atol=1e-8)
     for _ in range(20):  # factors nearby are no better
         moved = once.components.latent_means + 0.01 * rng.normal(size=(1, 2))

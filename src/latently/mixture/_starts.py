@@ -72,8 +72,8 @@ def starting_values(
     if n_components == 1:
         yield start(np.zeros(len(X), dtype=int))
         return
-    if allowed is not None and np.all(np.sum(allowed, axis=1) == 1):  # labels leave nothing to chance
-        yield start(np.argmax(allowed, axis=1))
+    if n_classes == n_components and allowed is not None and np.all(np.sum(allowed, axis=1) == 1):
+        yield start(np.argmax(allowed, axis=1))  # classes are the components, and labels leave nothing open
         return
     rng = check_random_state(random_state)
     for i in range(n_init):

@@ -1,0 +1,1 @@
+"""Document 001: D. Yus Lopez, *Machine learning: binary non-negative matrix factorization* (2015)."""
