@@ -7,7 +7,7 @@
 
 Names of clusters mean nothing, so no measure of them changes when classes or clusters are renamed.
 
-    signal to error = 20 log10 of the mean over rows of |x| / |x_hat - x|
+    signal to error = 20 log10 of the mean over rows of norm(x) / norm(x_hat - x)
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def purity(labels_true, labels_pred, *, sample_weight=None):
 def signal_to_error_ratio(X, X_hat):
     """How large rows are beside the errors of their reconstructions, in decibels.
 
-    It is 20 log10 of the mean over rows of |x| / |x_hat - x|: a mean of ratios, which one good reconstruction
-    can decide. A row that is reconstructed without error makes it infinite; rows of zeros have the ratio 0
-    whatever becomes of them.
+    It is 20 log10 of the mean over rows of norm(x) / norm(x_hat - x): a mean of ratios, which one good
+    reconstruction can decide. A row that is reconstructed without error makes it infinite; rows of zeros have
+    the ratio 0 whatever becomes of them.
 
     Parameters
     ----------
