@@ -250,7 +250,7 @@ class BinaryCauses:
         return CauseDensity(params, S, log_prior, means, slopes, constants, impossible)
 
     def log_joint(self, density: CauseDensity, block: Block) -> Array:
-        """(M, n) ln p(x, s)."""
+        """(M, n) ln p(x, s), less what all states have in common."""
         xp = namespace(block.X)
         X = block.X
         log_joint = density.slopes @ X.T
@@ -259,7 +259,6 @@ class BinaryCauses:
         else:
             log_joint += density.constants @ xp.astype(block.observed, xp.float64).T
             log_joint += density.log_prior[:, None]
-        log_joint += self.noise.per_row(density.params, X, block.observed)
         if density.impossible is not None:
             some, must_be_zero = density.impossible
             broken = must_be_zero @ xp.astype(X > 0, xp.float64).T
@@ -270,6 +269,7 @@ class BinaryCauses:
         """The objective of each row (n,), and q (M, n) of the states that count."""
         xp = namespace(block.X)
         log_norm, q = normalise(self.log_joint(density, block))
+        log_norm = log_norm + self.noise.per_row(density.params, block.X, block.observed)
         if self._most_normalised() > self.most_on:
             q *= xp.astype(xp.sum(density.states, axis=1) <= self.most_on, xp.float64)[:, None]
         return log_norm, q

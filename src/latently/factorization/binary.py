@@ -47,8 +47,7 @@ from latently.mixture._validation import (
 )
 
 _MOST_STATES = 2**18  # of which a table is made
-_CANDIDATES = 10
-_DEARER = 3  # how much dearer an entry of a state is that a row has to itself; measured
+_FEWEST_CANDIDATES = 8
 _ROUND = 10  # iterations until candidates are chosen anew
 _STARTS = 8
 _ROWS_FOR_NMF = 2000
@@ -174,10 +173,12 @@ class _BinaryFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EM
             return None
         if self.candidates != "auto":
             return self.candidates if self.candidates < self.n_components else None
-        chosen = min(self.n_components, max(_CANDIDATES, 2 * self.truncation))
-        of_a_row = _DEARER * getattr(self, "n_features_in_", 1) * n_states(chosen, self.truncation)
+        chosen = min(self.n_components, max(_FEWEST_CANDIDATES, 2 * self.truncation + 2))
+        D = getattr(self, "n_features_in_", 1)
+        # in nanoseconds a row, measured: of states that all rows share, and of those a row has to itself
         listed = n_states(self.n_components, self.truncation)
-        return chosen if listed > min(of_a_row, _MOST_STATES) and chosen < self.n_components else None
+        dearer = 13 * D * n_states(chosen, self.truncation) < (6 + 0.08 * D) * listed
+        return chosen if (dearer or listed > _MOST_STATES) and chosen < self.n_components else None
 
     def _check_listable(self, most_on, cure):
         if n_states(self.n_components, most_on) > _MOST_STATES:
