@@ -17,7 +17,7 @@ from latently.core.drivers import Passes, State, best_start, em_step, relative, 
 from latently.core.frame import Frame
 from latently.core.squarem import squarem
 from latently.core.stepwise import Online
-from latently.core.summary import Summary, summarise
+from latently.core.summary import Summary
 from latently.core.tree import mapped
 from latently.distributions.binary_causes import (
     BinaryCauses,
@@ -33,14 +33,13 @@ from latently.distributions.binary_causes import (
 from latently.mixture._docs import shares_docs
 from latently.mixture._engine import EMEstimator, gives, in_main_memory
 from latently.mixture._problem import Problem
-from latently.mixture._starts import SHORT_RUN, rows_for_start
+from latently.mixture._starts import SHORT_RUN
 from latently.mixture._validation import (
     check_choice,
     check_flag,
     check_integer,
     check_number,
     check_same_place,
-    check_summary,
     check_weights,
     numbers,
     parameter,
@@ -177,8 +176,8 @@ class _BinaryFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EM
         D = getattr(self, "n_features_in_", 1)
         # in nanoseconds a row, measured: of states that all rows share, and of those a row has to itself
         listed = n_states(self.n_components, self.truncation)
-        dearer = 13 * D * n_states(chosen, self.truncation) < (6 + 0.08 * D) * listed
-        return chosen if (dearer or listed > _MOST_STATES) and chosen < self.n_components else None
+        listing_is_dearer = 13 * D * n_states(chosen, self.truncation) < (6 + 0.08 * D) * listed
+        return chosen if (listing_is_dearer or listed > _MOST_STATES) and chosen < self.n_components else None
 
     def _check_listable(self, most_on, cure):
         if n_states(self.n_components, most_on) > _MOST_STATES:
@@ -211,16 +210,8 @@ class _BinaryFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EM
         zeros = xp.zeros_like(array[0, :])
         return Frame(zeros, zeros + 1.0)
 
-    def _check_features(self, D):
-        if self.n_components < 1:
-            raise ValueError(f"n_components must be at least 1, not {self.n_components}")
-
     def _problem(self, data):
-        D = data.n_features
-        sweep = data.sweep(None, floats_per_row=3 * D, batch_size=self.batch_size)
-        with np.errstate(over="ignore", invalid="ignore"):
-            summary = summarise(sweep, self._sample_size())
-        check_summary(summary)
+        sweep, summary = self._looked_through(data)
         self._check_values(sweep)
         frame = self._same(summary.mean[None, :])
         kernel = self._kernel(self._noise(summary))
@@ -229,19 +220,11 @@ class _BinaryFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EM
     def _check_values(self, sweep):
         """Whether the noise can have made such rows."""
 
-    def _sample_size(self):
-        given = all(getattr(self, init) is not None for init in self._PARAMETERS.values())
-        if given or (self.warm_start and hasattr(self, "history_")):
-            return 0 if self.checkpoint is None else 2
-        return rows_for_start(self.n_components)
-
     def _problem_of_model(self, data):
         check_same_place(f"{type(self).__name__}.partial_fit", data, self._placed())
         frame = self._same(self._placed())
         summary = Summary.of_moments(frame.shift, frame.scale)
-        return Problem(
-            self._kernel(self._noise(None)), data, frame, summary, self.n_components, self.batch_size
-        )
+        return Problem(self._kernel(), data, frame, summary, self.n_components, self.batch_size)
 
     def _start(self, problem, progress=None):
         D = problem.data.n_features

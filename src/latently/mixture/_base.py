@@ -14,7 +14,7 @@ from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.core.drivers import best_start, em_step, relative
 from latently.core.frame import Frame
 from latently.core.stepwise import Online
-from latently.core.summary import Summary, summarise
+from latently.core.summary import Summary
 from latently.distributions.mixture import Mixture, drawn_rows, expected_rows
 from latently.mixture import _starts
 from latently.mixture._engine import EMEstimator, as_generator, gives
@@ -28,7 +28,6 @@ from latently.mixture._validation import (
     check_number,
     check_positive,
     check_same_place,
-    check_summary,
     numbers,
     parameter,
 )
@@ -88,10 +87,7 @@ class MixtureBase(EMEstimator):
         """The data looked through, and the kernel and frame that suit them."""
         D, K = data.n_features, self._n_components()
         self._check_features(D)
-        sweep = data.sweep(None, floats_per_row=3 * D, batch_size=self.batch_size)
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told of by the check
-            summary = summarise(sweep, self._sample_size())
-        check_summary(summary)
+        _, summary = self._looked_through(data)
         if summary.n_rows < self._least_rows():
             raise ValueError(
                 f"n_components={self._least_rows()} must not be larger than n_samples={summary.n_rows}"
@@ -101,13 +97,6 @@ class MixtureBase(EMEstimator):
         frame = Frame.around(summary.mean, summary.deviation, isotropic=self._family(None).isotropic)
         kernel = self._mixture(self._family_in(frame, self._floor(summary, frame)))
         return Problem(kernel, data, frame, summary, K, self.batch_size)
-
-    def _sample_size(self):
-        """Rows to be kept for the starts; with starting values, only what tells a checkpoint its data."""
-        given = all(getattr(self, init) is not None for init in self._PARAMETERS.values())
-        if given or (self.warm_start and hasattr(self, "history_")):
-            return 0 if self.checkpoint is None else 2
-        return _starts.rows_for_start(self._n_components())
 
     def _problem_of_model(self, data):
         """The kernel and frame that suit rows like those the model was fitted to, whatever is in the data."""

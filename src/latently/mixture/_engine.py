@@ -25,8 +25,10 @@ from latently.core.progress import Progress
 from latently.core.saving import SavedMixin
 from latently.core.squarem import squarem
 from latently.core.stepwise import Batch, Online
+from latently.core.summary import summarise
 from latently.core.tree import mapped
 from latently.distributions.mixture import log_density
+from latently.mixture._starts import rows_for_start
 from latently.mixture._validation import (
     check_callbacks,
     check_choice,
@@ -37,6 +39,7 @@ from latently.mixture._validation import (
     check_path,
     check_same_place,
     check_seed,
+    check_summary,
     check_weights,
     check_writable,
 )
@@ -213,6 +216,21 @@ class EMEstimator(SavedMixin, DensityMixin, BaseEstimator):
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.history_ = like(np.array(result.history), problem.frame.shift)
         return self
+
+    def _looked_through(self, data):
+        """Passes over the rows as they are, and what a first look at them tells."""
+        sweep = data.sweep(None, floats_per_row=3 * data.n_features, batch_size=self.batch_size)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told of by the check
+            summary = summarise(sweep, self._sample_size())
+        check_summary(summary)
+        return sweep, summary
+
+    def _sample_size(self):
+        """Rows to be kept for the starts; with starting values, only what tells a checkpoint its data."""
+        given = all(getattr(self, init) is not None for init in self._PARAMETERS.values())
+        if given or (self.warm_start and hasattr(self, "history_")):
+            return 0 if self.checkpoint is None else 2
+        return rows_for_start(self._n_components())
 
     def _fitted_in(self, problem):
         """Parameters, history and the like, in the frame."""
