@@ -28,7 +28,7 @@ from latently.core.stepwise import Batch, Online
 from latently.core.summary import summarise
 from latently.core.tree import mapped
 from latently.distributions.mixture import log_density
-from latently.mixture._starts import rows_for_start
+from latently.mixture import _starts
 from latently.mixture._validation import (
     check_callbacks,
     check_choice,
@@ -230,7 +230,7 @@ class EMEstimator(SavedMixin, DensityMixin, BaseEstimator):
         given = all(getattr(self, init) is not None for init in self._PARAMETERS.values())
         if given or (self.warm_start and hasattr(self, "history_")):
             return 0 if self.checkpoint is None else 2
-        return rows_for_start(self._n_components())
+        return _starts.rows_for_start(self._n_components())
 
     def _fitted_in(self, problem):
         """Parameters, history and the like, in the frame."""
