@@ -8,6 +8,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
+from scipy.sparse import issparse
 
 Array: TypeAlias = Any  # an array of some Array API namespace: NumPy, torch, array_api_strict
 Namespace: TypeAlias = Any
@@ -96,6 +97,11 @@ def is_torch(array: Array) -> bool:
 def is_strict(array: Any) -> bool:
     """Whether this is an array of array_api_strict, which tests what the Array API promises."""
     return type(array).__module__.partition(".")[0] == "array_api_strict"
+
+
+def is_sparse(array: Any) -> bool:
+    """Whether this is a sparse matrix of SciPy's; only factorisations take them."""
+    return bool(issparse(array))
 
 
 def is_native(array: Any) -> bool:

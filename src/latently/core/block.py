@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from latently.backend.namespace import Array, is_floating, like, namespace
+from latently.backend.namespace import Array, is_floating, is_sparse, like, namespace
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class Block:
     weight: Array | None = None  # (n,), >= 0; None where every row counts once
     allowed: Array | None = None  # (n, K) bool: components a row may come from; None where it may from all
     observed: Array | None = None  # (n, D) bool; None where nothing is missing, or not looked at yet
+    state: Array | None = None  # (n, m): what an alternating fit has found of each row so far
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -41,16 +42,23 @@ class Block:
 
     def looked_at(self) -> Block:
         """With `observed` filled in: what is not a number was not observed."""
+        if is_sparse(self.X):  # what it does not hold is zero
+            return self
         xp = namespace(self.X)
         if not is_floating(self.X) or not bool(xp.isnan(xp.sum(self.X))):  # a sum tells of a NaN in one go
             return self
         missing = xp.isnan(self.X)
         if not bool(xp.any(missing)):  # infinities of both signs
             return self
-        return Block(self.X, self.weight, self.allowed, ~missing)
+        return replace(self, observed=~missing)
 
     def telling(self) -> Block:
-        """Without rows that say nothing: those of no weight, and those unobserved as well as unlabelled."""
+        """Without rows that say nothing: those of no weight, and those unobserved as well as unlabelled.
+
+        Where rows have a state, all of them, for it has to come back; and of sparse rows.
+        """
+        if self.state is not None or is_sparse(self.X):
+            return self
         xp = namespace(self.X)
         kept = None if self.weight is None else self.weight > 0
         if self.observed is not None:
@@ -69,7 +77,7 @@ class Block:
         return float(len(self)) if self.weight is None else float(namespace(self.weight).sum(self.weight))
 
     def _fields(self) -> tuple[Array | None, ...]:
-        return self.X, self.weight, self.allowed, self.observed
+        return self.X, self.weight, self.allowed, self.observed, self.state
 
 
 def slices(n_rows: int, rows_at_a_time: int) -> list[slice]:

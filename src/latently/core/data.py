@@ -18,19 +18,30 @@ from latently.core.sweep import LocalSweep
 class Data:
     """Rows in memory, or a `Source` whose chunks are read anew for every sweep."""
 
-    def __init__(self, X: Any, weight: Array | None = None, allowed: Array | None = None):
+    def __init__(
+        self,
+        X: Any,
+        weight: Array | None = None,
+        allowed: Array | None = None,
+        state: Array | None = None,
+    ):
         self.X = X
         self.weight = weight
         self.allowed = allowed
+        self.state = state
         self.in_memory = not hasattr(X, "chunks")
         self.n_features: int = X.shape[1] if self.in_memory else X.n_features
         self.feature_names: list[str] | None = None if self.in_memory else X.feature_names
 
     def with_weight(self, weight: Array | None) -> Data:
-        return Data(self.X, None if weight is None else self._beside_rows(weight), self.allowed)
+        return Data(self.X, None if weight is None else self._beside_rows(weight), self.allowed, self.state)
 
     def with_allowed(self, allowed: Array | None) -> Data:
-        return Data(self.X, self.weight, None if allowed is None else self._beside_rows(allowed))
+        return Data(self.X, self.weight, None if allowed is None else self._beside_rows(allowed), self.state)
+
+    def with_state(self, state: Array | None) -> Data:
+        """What each row brings to the next sweep; see `Block`."""
+        return Data(self.X, self.weight, self.allowed, state)
 
     def _beside_rows(self, array: Array) -> Array:
         return like(array, self.X) if self.in_memory else array
@@ -49,8 +60,11 @@ class Data:
         start = 0
         for X in chunks:
             rows = slice(start, start + X.shape[0])
-            fields = (None if field is None else field[rows, ...] for field in (self.weight, self.allowed))
-            yield Block(X, *fields)
+            weight, allowed, state = (
+                None if field is None else field[rows, ...]
+                for field in (self.weight, self.allowed, self.state)
+            )
+            yield Block(X, weight, allowed, state=state)
             start = rows.stop
 
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[Block]:

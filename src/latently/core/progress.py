@@ -13,8 +13,9 @@ from latently.core.drivers import Iteration
 class Progress:
     """A callback to be used as a context manager around a run."""
 
-    def __init__(self, title: str):
+    def __init__(self, title: str, quantity: str = "log-likelihood per row"):
         self.title = title
+        self.quantity = quantity  # what the objective is called
         self._bar: Any = None
         self._task: Any = None
 
@@ -27,7 +28,7 @@ class Progress:
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.TextColumn("{task.completed} of at most {task.total} iterations"),
-            progress.TextColumn("log-likelihood per row {task.fields[objective]}"),
+            progress.TextColumn(f"{self.quantity} {{task.fields[objective]}}"),
             progress.TimeElapsedColumn(),
         )
         self._bar.start()
@@ -43,7 +44,7 @@ class Progress:
         value = f"{iteration.objective:.6f}"
         if self._bar is None:
             gain = "" if math.isinf(iteration.gain) else f"  (+{iteration.gain:.3g})"
-            self._say(f"{self.title}: iteration {iteration.number}, log-likelihood per row {value}{gain}")
+            self._say(f"{self.title}: iteration {iteration.number}, {self.quantity} {value}{gain}")
             return
         if self._task is None:
             self._task = self._bar.add_task(self.title, total=iteration.max_iter, objective=value)

@@ -49,7 +49,7 @@ class DaskData(Data):
     def __init__(self, X: Any):
         self.X = X
         self.in_memory = False
-        self.weight = self.allowed = None
+        self.weight = self.allowed = self.state = None
         self.n_features, self.feature_names, self.dtype, counts = _looked_over(X)
         self.client = _current_client()
         self._scheduler = get_scheduler(collections=[X])
@@ -59,12 +59,16 @@ class DaskData(Data):
             for i, part in enumerate(_partitions(X))
         ]
         self._held: list[tuple[Any, Any]] | None = None  # partitions and fields, on the cluster if they fit
+        self._held_rows: dict[str, Any] = {}  # those partitions, for all that differ in fields only
 
     def with_weight(self, weight: Array | None) -> DaskData:
         return self._with("weight", weight)
 
     def with_allowed(self, allowed: Array | None) -> DaskData:
         return self._with("allowed", allowed)
+
+    def with_state(self, state: Array | None) -> DaskData:
+        return self._with("state", state)
 
     def _with(self, name: str, field: Array | None) -> DaskData:
         data = copy.copy(self)
@@ -87,12 +91,13 @@ class DaskData(Data):
         return list(zip(self._parts, self._fields(), strict=True))
 
     def _fields(self) -> list[Any]:
-        if self.weight is None and self.allowed is None:
+        fields = (self.weight, self.allowed, None, self.state)  # in the order of Block
+        if all(field is None for field in fields):
             return [()] * len(self._parts)
         ends = np.cumsum(self._row_counts()).tolist()
         return [
             dask.delayed(
-                tuple(None if field is None else field[start:end] for field in (self.weight, self.allowed)),
+                tuple(None if field is None else field[start:end] for field in fields),
                 pure=False,
                 traverse=False,
             )
@@ -103,12 +108,14 @@ class DaskData(Data):
         """The same as `recipes`, kept by the workers between sweeps: the rows if they take less than half of
         the memory there is, the fields always."""
         if self._held is None:
-            parts, fields = self._parts, self._fields()
-            n_bytes = self.count_rows() * self.n_features * self.dtype.itemsize
-            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-            if n_bytes < sum(worker["memory_limit"] or 0 for worker in workers) / 2:
-                parts = self.client.persist(parts)
-            if self.weight is not None or self.allowed is not None:
+            parts, fields = self._held_rows.get("rows", self._parts), self._fields()
+            if not self._held_rows:
+                n_bytes = self.count_rows() * self.n_features * self.dtype.itemsize
+                workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+                if n_bytes < sum(worker["memory_limit"] or 0 for worker in workers) / 2:
+                    parts = self.client.persist(parts)
+                self._held_rows["rows"] = parts
+            if not isinstance(fields[0], tuple):
                 with _large_graphs():
                     fields = self.client.persist(fields)
             self._held = list(zip(parts, fields, strict=True))
@@ -117,6 +124,7 @@ class DaskData(Data):
     def let_go(self) -> None:
         """What the workers keep is made again when it is next asked for."""
         self._held = None
+        self._held_rows.clear()
 
     def blocks(self) -> Iterator[Block]:
         blocks = [_task(_block, *recipe) for recipe in self.recipes()]
