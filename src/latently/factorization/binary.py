@@ -56,6 +56,8 @@ _RULES = ("proper", "conditional", "source")
 class _BinaryFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EMEstimator):
     """What the two share: all but the noise."""
 
+    _OBJECTIVE: ClassVar = "objective per row"  # under truncation a bound
+
     def __init__(self, *, n_components, truncation, truncation_rule, candidates, per_unit, annealing, **rest):
         super().__init__(**rest)
         self.n_components = n_components

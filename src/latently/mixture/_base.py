@@ -20,6 +20,7 @@ from latently.mixture import _starts
 from latently.mixture._engine import EMEstimator, as_generator, gives
 from latently.mixture._problem import Problem
 from latently.mixture._validation import (
+    called,
     check_choice,
     check_flag,
     check_labels,
@@ -141,7 +142,8 @@ class MixtureBase(EMEstimator):
         return self.noise_floor * xp.where(flat, 1.0, variance)
 
     def _complain_of_constant(self, features):
-        listed = ", ".join(map(str, features[:5])) + (", ..." if len(features) > 5 else "")
+        names = [called(self, feature) for feature in features[:5]]
+        listed = ", ".join(names) + (", ..." if len(features) > 5 else "")
         if self.noise_floor == 0:
             raise ValueError(
                 f"X has constant features ({listed}), so the likelihood has no maximum; "

@@ -10,7 +10,7 @@ from latently.backend.namespace import contiguous, elsewhere, eye, to_numpy, zer
 from latently.core.tree import mapped
 from latently.distributions import CommonLoadings, CommonParams, MixtureParams
 from latently.mixture._factors import FactorModel
-from latently.mixture._validation import check_flag, check_integer, check_semidefinite, numbers
+from latently.mixture._validation import called, check_flag, check_integer, check_semidefinite, numbers
 
 _FARTHEST = 1e12  # standard deviations that data may lie away from the origin
 _EXACT = ("anchor", "centre", "loadings", "latent_means", "latent_covariances", "basis")
@@ -62,8 +62,9 @@ class CommonFactorModel(FactorModel):
         distance = np.abs(to_numpy(origin))
         if np.max(distance) > _FARTHEST:
             raise ValueError(
-                f"feature {np.argmax(distance)} of X lies {np.max(distance):.1g} standard deviations away "
-                "from the origin, where MCFA, which has no free mean, has no digits left; subtract a constant"
+                f"feature {called(self, np.argmax(distance))} of X lies {np.max(distance):.1g} standard "
+                "deviations away from the origin, where MCFA, which has no free mean, has no digits left; "
+                "subtract a constant"
             )
         return replace(self._family(floor), origin=origin)
 

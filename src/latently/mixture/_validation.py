@@ -268,7 +268,13 @@ def check_weights(sample_weight, n_rows):
     return weight
 
 
-def check_summary(summary):
+def called(estimator, feature):
+    """What messages call a feature: its name, or its number if it has none."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return str(feature) if names is None else repr(str(names[feature]))
+
+
+def check_summary(estimator, summary):
     """Rows that say something, and features whose squares a float can hold."""
     if summary is None:
         raise ValueError("every entry of X is missing (NaN), so there is nothing to learn from")
@@ -277,9 +283,11 @@ def check_summary(summary):
         (summary.observed_weight > 0, summary.infinite, summary.mean, summary.deviation, summary.constant),
     )
     if not seen.all():
-        raise ValueError(f"feature {np.flatnonzero(~seen)[0]} of X is missing (NaN) in every row; drop it")
+        feature = called(estimator, np.flatnonzero(~seen)[0])
+        raise ValueError(f"feature {feature} of X is missing (NaN) in every row; drop it")
     if infinite.any():
-        raise ValueError(f"Input X contains infinity or a value too large, in feature {np.argmax(infinite)}")
+        feature = called(estimator, np.argmax(infinite))
+        raise ValueError(f"Input X contains infinity or a value too large, in feature {feature}")
     largest = np.max(np.abs(mean) + deviation)
     if not largest < LARGEST:
         raise ValueError(
@@ -287,9 +295,10 @@ def check_summary(summary):
         )
     vanishing = ~constant & (deviation < 1 / LARGEST)
     if np.any(vanishing):
+        feature = called(estimator, np.flatnonzero(vanishing)[0])
         raise ValueError(
-            f"feature {np.flatnonzero(vanishing)[0]} of X varies so little that its variance vanishes in "
-            "float64; rescale it, or drop it"
+            f"feature {feature} of X varies so little that its variance vanishes in float64; rescale it, or "
+            "drop it"
         )
 
 

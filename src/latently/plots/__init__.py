@@ -1,5 +1,20 @@
 """Pictures of models and data (extra `plots`)."""
 
-from latently.plots.images import image_grid
+from latently.plots.convergence import ConvergenceDisplay
+from latently.plots.images import ImageGridDisplay, image_grid
+from latently.plots.latent import LatentDisplay
+from latently.plots.likelihood import LikelihoodDisplay
+from latently.plots.loadings import LoadingsDisplay
+from latently.plots.principal_axes import PrincipalAxesDisplay
+from latently.plots.responsibilities import ResponsibilitiesDisplay
 
-__all__ = ["image_grid"]
+__all__ = [
+    "ConvergenceDisplay",
+    "ImageGridDisplay",
+    "LatentDisplay",
+    "LikelihoodDisplay",
+    "LoadingsDisplay",
+    "PrincipalAxesDisplay",
+    "ResponsibilitiesDisplay",
+    "image_grid",
+]

@@ -1,39 +1,191 @@
-"""Rows that are images, drawn side by side."""
+"""Rows that are images, side by side on one canvas."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from latently.plots._style import axes_for
 
-def image_grid(rows, image_shape, *, title=None, labels=None, n_columns=10):
-    """A figure with one picture per row, all on one grey scale.
+_SCALES = ("together", "single", None)
+_INCHES = 0.8  # that a picture is wide in a new figure
+_LARGEST = 16.0  # inches
+
+
+class ImageGridDisplay:
+    """Pictures on a grid, with borders between them, and heavier ones between groups.
+
+    Parameters
+    ----------
+    images : array-like of shape (n_images, height * width)
+    image_shape : (int, int)
+        Height and width.
+    scale : {"together", "single", None}, default="together"
+        What is white and what is black: the same for all pictures, so that they can be compared; the least
+        and the greatest value of each, so that each shows most; or 0 and 1, what lies beyond being cut off.
+    n_columns : int, default=10
+    labels : list of str, optional
+        Written above the pictures.
+    groups : array-like of shape (n_images,), optional
+        Groups to which the pictures belong: those of a group are put next to one another, and lines drawn
+        between groups.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n_images,)
+        The images in the order they are shown in.
+    ink : ndarray of shape (n_images, height, width)
+        From 0, white, to 1, black, in that order.
+    canvas : ndarray
+        The whole as one image; NaN where no picture is.
+    separators : list of ((float, float), (float, float))
+        x and y of both ends of the lines between groups.
+    axes_, figure_
+        What was drawn on, after `plot`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from latently.plots import ImageGridDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> display = ImageGridDisplay(X[:40], (8, 8), scale="single", groups=y[:40])
+    >>> display.ink.shape, float(display.ink.max())
+    ((40, 8, 8), 1.0)
+    >>> display.plot().figure_.savefig("digits.png")
+    """
+
+    def __init__(self, images, image_shape, *, scale="together", n_columns=10, labels=None, groups=None):
+        images = np.asarray(images, dtype=float)
+        if images.ndim != 2 or len(images) == 0 or images.shape[1] != image_shape[0] * image_shape[1]:
+            raise ValueError(
+                f"images must be rows of height * width = {image_shape[0]} * {image_shape[1]} numbers, "
+                f"not of shape {images.shape}"
+            )
+        if scale not in _SCALES:
+            raise ValueError(f"scale must be 'together', 'single' or None, not {scale!r}")
+        for name, given in (("labels", labels), ("groups", groups)):
+            if given is not None and len(given) != len(images):
+                raise ValueError(f"{name} must have one entry for each of {len(images)} images")
+        self.image_shape = tuple(image_shape)
+        self.n_columns = min(n_columns, len(images))
+        self.order = np.arange(len(images)) if groups is None else np.argsort(groups, kind="stable")
+        self.labels = None if labels is None else [labels[i] for i in self.order]
+        self.groups = None if groups is None else np.asarray(groups)[self.order]
+        self.ink = _ink(images, scale)[self.order].reshape(-1, *self.image_shape)
+        self._lay_out()
+
+    @classmethod
+    def from_estimator(cls, model, image_shape, **options):
+        """What a fitted model has of the form of rows: its components, its means or its codebook.
+
+        Parameters
+        ----------
+        model : fitted estimator
+            With `codebook_` (then grouped), `components_` or `means_`.
+        image_shape : (int, int)
+        **options
+            As of the class.
+
+        Returns
+        -------
+        ImageGridDisplay
+        """
+        for name in ("codebook_", "components_", "means_"):
+            if hasattr(model, name):
+                images = np.reshape(getattr(model, name), (-1, image_shape[0] * image_shape[1]))
+                groups = model.labels_ if name == "codebook_" else None
+                return cls(images, image_shape, **{"groups": groups, **options})
+        raise TypeError(f"{type(model).__name__} has no components_, means_ or codebook_ to be shown")
+
+    def _lay_out(self):
+        """The canvas, where pictures begin on it, and the lines between groups."""
+        h, w = self.image_shape
+        n, n_columns = len(self.ink), self.n_columns
+        n_lines = -(-n // n_columns)
+        self.gap = max(1, round(0.06 * h))
+        room = np.full(n_lines, self.gap)
+        if self.labels is not None:  # above lines of pictures of which some has a label
+            lines = [self.labels[i : i + n_columns] for i in range(0, n, n_columns)]
+            room += [round(0.35 * h) if any(line) else 0 for line in lines]
+        tops = np.cumsum(room) + h * np.arange(n_lines)
+        self.corners = [(tops[i // n_columns], self.gap + (w + self.gap) * (i % n_columns)) for i in range(n)]
+        self.canvas = np.full((tops[-1] + h + self.gap, (w + self.gap) * n_columns + self.gap), np.nan)
+        self.separators = []
+        for i, (top, left) in enumerate(self.corners):
+            self.canvas[top : top + h, left : left + w] = self.ink[i]
+            if self.groups is not None and i > 0 and self.groups[i] != self.groups[i - 1]:
+                x = left - 0.5 * self.gap - 0.5
+                ends = (top - self.gap - 0.5, top + h + self.gap - 0.5)
+                self.separators.append(((x, x), ends))
+
+    def plot(self, ax=None):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default that of a new figure of pyplot.
+
+        Returns
+        -------
+        self
+        """
+        ax = axes_for(ax, self.size())
+        self.axes_, self.figure_ = [ax], ax.figure
+        ax.set_facecolor("0.85")  # seen where the canvas is NaN: the borders
+        ax.imshow(self.canvas, cmap="gray_r", vmin=0.0, vmax=1.0, interpolation="nearest")
+        for x, y in self.separators:
+            ax.plot(x, y, color="#D55E00", lw=2.0, solid_capstyle="butt")
+        if self.labels is not None:
+            for label, (top, left) in zip(self.labels, self.corners, strict=True):
+                x, y = left + 0.5 * self.image_shape[1] - 0.5, top - 0.5 * self.gap - 0.5
+                ax.text(x, y, label, ha="center", va="bottom", fontsize=7)
+        ax.set_xlim(-0.5, self.canvas.shape[1] - 0.5)
+        ax.set_ylim(self.canvas.shape[0] - 0.5, -0.5)
+        ax.set_xticks([])
+        ax.set_yticks([])
+        ax.spines[:].set_visible(False)
+        return self
+
+    def size(self):
+        """Inches of a figure that suits the pictures."""
+        height, width = self.canvas.shape
+        inches = min(_INCHES * self.n_columns, _LARGEST, _LARGEST * width / height)
+        return inches, inches * height / width
+
+
+def image_grid(rows, image_shape, *, title=None, labels=None, n_columns=10, scale="together", groups=None):
+    """A figure with one picture per row.
 
     Parameters
     ----------
     rows : array-like of shape (n_images, height * width)
     image_shape : (height, width)
     title : str, optional
-    labels : list of str, optional
-        Written above the pictures.
-    n_columns : int, default=10
+    labels, n_columns, scale, groups
+        As of :class:`ImageGridDisplay`.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
-    rows = np.asarray(rows)
-    n_columns = min(n_columns, len(rows))
-    n_lines = -(-len(rows) // n_columns)
-    figure = Figure(figsize=(0.8 * n_columns, (1.0 if labels else 0.8) * n_lines + 0.5), layout="constrained")
-    axes = figure.subplots(n_lines, n_columns, squeeze=False).ravel()
-    low, high = np.quantile(rows, [0.01, 0.99])
-    for ax in axes:
-        ax.set_axis_off()
-    for i, row in enumerate(rows):
-        axes[i].imshow(row.reshape(image_shape), cmap="gray_r", vmin=low, vmax=high)
-        if labels is not None:
-            axes[i].set_title(labels[i], fontsize=8)
+    display = ImageGridDisplay(
+        rows, image_shape, scale=scale, n_columns=n_columns, labels=labels, groups=groups
+    )
+    width, height = display.size()
+    figure = Figure(figsize=(width, height + (0.0 if title is None else 0.4)), layout="constrained")
+    display.plot(figure.subplots())
     if title is not None:
         figure.suptitle(title)
     return figure
+
+
+def _ink(images, scale):
+    """From 0, white, to 1, black."""
+    if scale == "single":
+        low, high = images.min(axis=1, keepdims=True), images.max(axis=1, keepdims=True)
+    elif scale == "together":
+        low, high = np.quantile(images, [0.01, 0.99])  # a single odd pixel must not pale all others
+    else:
+        low, high = 0.0, 1.0
+    return np.clip((images - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)

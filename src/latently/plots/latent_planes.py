@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-_CLASSES = (("#1f5fa8", "o"), ("#d1622b", "s"))
+from latently.plots.latent import draw_boundaries, draw_groups
 
 
 def latent_planes(panels, classes, *, class_names, title, n_lines=1):
@@ -33,15 +33,8 @@ def latent_planes(panels, classes, *, class_names, title, n_lines=1):
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
     for ax, (name, (points, border)) in zip(axes.flat, panels.items(), strict=False):
-        points = np.asarray(points)
-        for label, (colour, marker) in enumerate(_CLASSES):
-            own = points[classes == label]
-            ax.plot(
-                own[:, 0], own[:, 1], marker, color=colour, ms=4, alpha=0.7, mew=0, label=class_names[label]
-            )
-        low, high = ax.get_xlim()
-        if low < border < high:  # a line far away must not push the points together
-            ax.axvline(border, color="black", lw=0.8)
+        draw_groups(ax, np.asarray(points), classes, class_names)
+        draw_boundaries(ax, [np.column_stack([[border, border], ax.get_ylim()])])
         ax.set_title(name, fontsize=9)
         ax.tick_params(labelsize=7)
         ax.grid(alpha=0.3)

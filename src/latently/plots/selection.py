@@ -13,8 +13,8 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-_LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito's
-_MARKERS = "osD^vPX"
+from latently.plots._style import MARKERS, colours, readable_on
+
 _IN_A_ROW = 3  # heat maps side by side
 _HEAT = "viridis"  # dark is best
 _MOST_NUMBERS = 100  # cells of a heat map that are written in as numbers
@@ -152,7 +152,7 @@ class SelectionDisplay:
         numeric = all(map(_is_number, self.x_values))
         x = np.array(self.x_values, dtype=float) if numeric else np.arange(len(self.x_values))
         for (group, scores), colour, marker in zip(
-            self.groups.items(), _colours(len(self.groups)), cycle(_MARKERS), strict=False
+            self.groups.items(), colours(len(self.groups)), cycle(MARKERS), strict=False
         ):
             there = np.isfinite(scores)
             errors = self.errors[group][there]
@@ -222,10 +222,9 @@ def _write_in(ax, gap, norm):
     """The numbers of a heat map in its cells."""
     for (i, j), value in np.ndenumerate(gap):
         if np.isfinite(value):
-            red, green, blue, _ = colormaps[_HEAT](norm(value))
-            light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
+            colour = readable_on(colormaps[_HEAT](norm(value)))
             text = "best" if value == 0 else _number(value)
-            ax.text(j, i, text, ha="center", va="center", fontsize=8, color="black" if light else "white")
+            ax.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
 
 
 def _distinct(column):
@@ -250,10 +249,3 @@ def _number(value):
     """Four digits or so."""
     size = abs(value)
     return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 30 else f"{value:.2f}"
-
-
-def _colours(n):
-    """Colours of n lines that colour-blind readers can tell apart."""
-    if n <= len(_LINES):
-        return _LINES[:n]
-    return colormaps["viridis"](np.linspace(0.0, 0.9, n))

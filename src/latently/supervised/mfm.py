@@ -108,6 +108,7 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
     """
 
     _LEAST_CLASSES: ClassVar = 2
+    _OBJECTIVE: ClassVar = "objective per row"  # of rows and labels, these with their weight
     _PARAMETERS: ClassVar = {
         "weights": "weights_init",
         "means": "means_init",
