@@ -76,9 +76,14 @@ class Mixture:
         xp = namespace(block.X)
         log_joint, latent = self.family.evaluate(density, block, rough=True)
         most_per_row = self.family.most_per_row(log_joint.shape[0])
-        log_norm, resp = respond(log_joint, block.weight, block.allowed, most_per_row)
+        allowed = self.dealt(log_joint, block.allowed)
+        log_norm, resp = respond(log_joint, block.weight, allowed, most_per_row)
         sums = self.family.sums(density, block, latent, resp)
         return MixtureStats(xp.sum(resp.by_row * log_norm), xp.sum(resp.by_row), sums)
+
+    def dealt(self, log_joint: Array, allowed: Array | None) -> Array | None:
+        """(n, K) bool: the components from which rows count as coming, of those that are allowed."""
+        return allowed
 
     def stats(self, density: Any, sums: MixtureStats) -> MixtureStats:
         """The statistics of a whole sweep from its added sums."""

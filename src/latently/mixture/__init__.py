@@ -4,5 +4,6 @@ from latently.mixture.factor import PPCA, FactorAnalysis
 from latently.mixture.gaussian import GaussianMixture
 from latently.mixture.mcfa import MCFA
 from latently.mixture.mfa import MFA, MPPCA
+from latently.mixture.nested import NestedMixture
 
-__all__ = ["MCFA", "MFA", "MPPCA", "PPCA", "FactorAnalysis", "GaussianMixture"]
+__all__ = ["MCFA", "MFA", "MPPCA", "PPCA", "FactorAnalysis", "GaussianMixture", "NestedMixture"]

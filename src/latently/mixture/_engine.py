@@ -10,6 +10,7 @@ import warnings
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
+from inspect import signature
 from typing import ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from latently.core.summary import summarise
 from latently.core.tree import mapped
 from latently.distributions.mixture import log_density
 from latently.mixture import _starts
+from latently.mixture._notebook import NotebookMixin
 from latently.mixture._validation import (
     check_callbacks,
     check_choice,
@@ -49,7 +51,7 @@ _FREE_TO_CHANGE = {"max_iter", "tol", "verbose", "callbacks", "checkpoint", "che
 _NOISE = 1e-5  # what the log-likelihood of a pass by mini-batches is known to, about
 
 
-class EMEstimator(SavedMixin, DensityMixin, BaseEstimator):
+class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
     """The estimator behind every model that EM fits. Subclasses provide the methods of the first section."""
 
     def __init__(
@@ -209,7 +211,9 @@ class EMEstimator(SavedMixin, DensityMixin, BaseEstimator):
             raise
 
     def _fit(self, data):
-        problem = self._problem(data)
+        return self._fit_to(self._problem(data))
+
+    def _fit_to(self, problem):
         vars(self).pop("_online", None)
         result = self._fitted_in(problem)
         self._keep(problem.outward(result.params))
@@ -222,7 +226,7 @@ class EMEstimator(SavedMixin, DensityMixin, BaseEstimator):
         sweep = data.sweep(None, floats_per_row=3 * data.n_features, batch_size=self.batch_size)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told of by the check
             summary = summarise(sweep, self._sample_size())
-        check_summary(summary)
+        check_summary(self, summary)
         return sweep, summary
 
     def _sample_size(self):
@@ -627,3 +631,15 @@ def as_generator(random_state):
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**32, size=4, dtype=np.uint64))
     return np.random.default_rng(random_state)
+
+
+def drawn_from(density, n_samples, rng):
+    """Rows (n, D) of any density and their components (n,), in an order that says nothing of these."""
+    seed = int(rng.integers(2**32))
+    if "random_state" in signature(density.sample).parameters:
+        drawn = density.sample(n_samples, random_state=seed)
+    else:  # scikit-learn's mixtures draw by the seed of the fit
+        drawn = copy(density).set_params(random_state=seed).sample(n_samples)
+    X, components = drawn if isinstance(drawn, tuple) else (drawn, np.zeros(n_samples, dtype=int))
+    order = rng.permutation(n_samples)
+    return in_main_memory(X)[order], in_main_memory(components)[order]

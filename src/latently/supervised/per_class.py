@@ -7,8 +7,6 @@ Any estimator that tells log densities will do: a copy of it is fitted to the ro
 
 from __future__ import annotations
 
-from copy import copy
-from inspect import signature
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from latently.backend.namespace import like
 from latently.core.saving import SavedMixin
-from latently.mixture._engine import EMEstimator, as_generator, in_main_memory
+from latently.mixture._engine import EMEstimator, as_generator, drawn_from, in_main_memory
+from latently.mixture._notebook import NotebookMixin
 from latently.mixture._validation import (
     check_data,
     check_integer,
@@ -31,7 +30,7 @@ from latently.mixture._validation import (
 from latently.supervised._classes import LatentClassifier
 
 
-class PerClass(LatentClassifier, SavedMixin, BaseEstimator):
+class PerClass(LatentClassifier, NotebookMixin, SavedMixin, BaseEstimator):
     """Bayes classifier with a density for each class: p(l|x) is proportional to rho_l p(x|l).
 
     The densities are fitted separately, each to the rows of its class. With :class:`latently.mixture.MCFA` it
@@ -200,7 +199,7 @@ class PerClass(LatentClassifier, SavedMixin, BaseEstimator):
         codes = rng.choice(len(self.classes_), size=n_samples, p=self.class_prior_)
         X = np.empty((n_samples, self.n_features_in_))
         for code in np.unique(codes):
-            X[codes == code] = _drawn(self.densities_[code], np.count_nonzero(codes == code), rng)
+            X[codes == code] = drawn_from(self.densities_[code], np.count_nonzero(codes == code), rng)[0]
         return X, self.classes_[codes]
 
     def n_parameters(self):
@@ -265,13 +264,3 @@ def _fitted_to_class(density, label, rows, of_class, weight):
         raise ValueError(
             f"{type(density).__name__} could not be fitted to the {n_rows} rows of class {label!r}: {error}"
         ) from error
-
-
-def _drawn(density, n_samples, rng):
-    """(n_samples, D) rows, in an order that says nothing; scikit-learn sorts them by component."""
-    seed = int(rng.integers(2**32))
-    if "random_state" in signature(density.sample).parameters:
-        drawn = density.sample(n_samples, random_state=seed)
-    else:  # scikit-learn's mixtures draw by the seed of the fit
-        drawn = copy(density).set_params(random_state=seed).sample(n_samples)
-    return rng.permutation(in_main_memory(drawn[0] if isinstance(drawn, tuple) else drawn))

@@ -1,0 +1,70 @@
+"""What factorisations of one family share: rows are sources times components.
+
+    X ~ S A + offset,     cost = || X - S A - offset ||^2
+
+n rows, r components. They differ in what S and A may be: vector quantisation has one source that is on,
+PCA orthonormal components about the mean, NMF no negative entries.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from latently.backend.hashing import row_hashes
+from latently.mixture._validation import check_weights
+
+
+class LinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """For estimators with `components_` (r, D) and `transform`, which gives the sources (n, r)."""
+
+    def _offset(self):
+        """What is added to every row: 0, or the mean (D,)."""
+        return 0.0
+
+    @property
+    def _n_features_out(self):
+        return len(self.components_)
+
+    def inverse_transform(self, X):
+        """Rows (n_samples, n_features) made of the sources X (n_samples, n_components)."""
+        check_is_fitted(self)
+        S = check_array(X, dtype=np.float64, input_name="X")
+        if S.shape[1] != len(self.components_):
+            raise ValueError(f"X has {S.shape[1]} columns, but there are {len(self.components_)} components")
+        return S @ self.components_ + self._offset()
+
+    def reconstruct(self, X):
+        """The rows of X as the components make them, (n_samples, n_features)."""
+        return self.inverse_transform(self.transform(X))
+
+    def squared_error(self, X, sample_weight=None):
+        """The cost of the factorisation: the sum of squared differences between X and its reconstruction.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        sample_weight : array-like of shape (n_samples,), optional
+            How often each row counts.
+
+        Returns
+        -------
+        float
+        """
+        reconstructed = self.reconstruct(X)
+        by_row = np.sum((check_array(X, dtype=np.float64) - reconstructed) ** 2, axis=1)
+        if sample_weight is not None:
+            by_row = by_row * check_weights(sample_weight, len(by_row))
+        return float(np.sum(by_row))
+
+
+def distinct_rows(X, sample_weight):
+    """Rows that count, each once, and their total weights, in an order of their own.
+
+    So a weight of two is the same as a row twice, and chance draws the same rows whatever their order.
+    """
+    weight = np.ones(len(X)) if sample_weight is None else check_weights(sample_weight, len(X))
+    X, weight = X[weight > 0], weight[weight > 0]
+    _, first, number = np.unique(row_hashes(X), return_index=True, return_inverse=True)
+    return X[first], np.bincount(number, weight)

@@ -1,0 +1,123 @@
+"""Principal component analysis as a factorisation.
+
+    min || X - 1 m' - S A ||^2     with orthonormal rows of A
+
+The solution is m the mean, A the leading principal axes and S = (X - 1 m') A'; the cost that is left is the
+sum of the squares of the other singular values. Axes are in descending order of their variance, and
+the entry of largest size in each is positive; the cost would hold for any other basis of their space.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from scipy import linalg
+from sklearn.base import BaseEstimator
+from sklearn.utils.extmath import svd_flip
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from latently.core.saving import SavedMixin
+from latently.factorization._family import LinearFactorization, distinct_rows
+from latently.mixture._notebook import NotebookMixin
+from latently.mixture._validation import check_integer, numbers, parameter
+
+
+class PCA(LinearFactorization, NotebookMixin, SavedMixin, BaseEstimator):
+    """Principal components read as a factorisation: X ~ mean + S A with orthonormal rows of A.
+
+    It is scikit-learn's PCA by a full singular value decomposition, so that the cost is the least there is,
+    and takes weights.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Number of components; by default as many as there are features, or distinct rows if those are fewer.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The axes, of unit length, in descending order of variance.
+    mean_ : ndarray of shape (n_features,)
+    explained_variance_ : ndarray of shape (n_components,)
+        The variance of the rows along each axis, with divisor n_samples - 1 (total weight - 1).
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        If X had string column names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from latently.factorization import PCA
+    >>> X = load_digits().data
+    >>> few, many = PCA(5).fit(X), PCA(20).fit(X)
+    >>> few.components_.shape, many.squared_error(X) < few.squared_error(X)
+    ((5, 64), True)
+    """
+
+    _KEEPS_HISTORY: ClassVar = False
+
+    def __init__(self, n_components=None):
+        self.n_components = n_components
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the axes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            How often each row counts.
+
+        Returns
+        -------
+        self
+        """
+        self._check_hyperparameters()
+        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        X, weight = distinct_rows(X, sample_weight)
+        if self.n_components is not None and self.n_components > min(X.shape):
+            raise ValueError(
+                f"n_components={self.n_components} must not be larger than the number of distinct rows of X, "
+                f"{X.shape[0]}, and n_features={X.shape[1]}"
+            )
+        self.mean_ = np.average(X, axis=0, weights=weight)
+        scaled = np.sqrt(weight)[:, None] * (X - self.mean_)
+        U, values, axes = linalg.svd(scaled, full_matrices=False, overwrite_a=True)
+        axes = svd_flip(U, axes, u_based_decision=False)[1][: self.n_components]
+        self.components_ = np.ascontiguousarray(axes)
+        self.explained_variance_ = values[: self.n_components] ** 2 / max(weight.sum() - 1.0, 1.0)
+        return self
+
+    def transform(self, X):
+        """The sources (n_samples, n_components): coordinates of the rows along the axes."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return (X - self.mean_) @ self.components_.T
+
+    def _offset(self):
+        return self.mean_
+
+    # -- files --------------------------------------------------------------------------------------
+
+    def _check_hyperparameters(self):
+        if self.n_components is not None:
+            check_integer("n_components", self.n_components, least=1)
+
+    def _fitted_parameters(self):
+        check_is_fitted(self)
+        return {
+            "components": self.components_,
+            "mean": self.mean_,
+            "explained_variance": self.explained_variance_,
+        }
+
+    def _set_parameters(self, components, mean, explained_variance):
+        components = numbers("components", components)
+        if components.ndim != 2 or (self.n_components or len(components)) != len(components):
+            raise ValueError(f"components must have n_components={self.n_components} rows")
+        self.components_ = components
+        self.mean_ = parameter("mean", mean, components.shape[1:])
+        self.explained_variance_ = parameter("explained_variance", explained_variance, components.shape[:1])
+        self.n_features_in_ = components.shape[1]

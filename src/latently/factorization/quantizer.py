@@ -1,0 +1,176 @@
+"""Vector quantisation as a factorisation: every row is its prototype.
+
+    min || X - S A ||^2     with one 1 in every row of S and 0 elsewhere
+
+The rows of A are the prototypes: k-means, read as a product of matrices.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from latently.core.saving import SavedMixin
+from latently.factorization._family import LinearFactorization, distinct_rows
+from latently.mixture._notebook import NotebookMixin
+from latently.mixture._validation import (
+    check_choice,
+    check_integer,
+    check_seed,
+    numbers,
+    parameter,
+)
+
+
+class VectorQuantizer(LinearFactorization, NotebookMixin, SavedMixin, BaseEstimator):
+    """Prototypes of rows, by k-means: X ~ S A, where every row of S has one 1.
+
+    Parameters
+    ----------
+    n_components : int, default=8
+        Number of prototypes.
+    init : {"k-means++", "rows", "unit", "gaussian"}, default="k-means++"
+        The prototypes to start from: rows far apart from one another, rows by chance, vectors of unit length
+        with uniform positive entries that know nothing of X, or draws from a Gaussian with mean and variances
+        of X. A prototype that loses all its rows takes over the row that is fitted worst.
+    n_init : int, default=10
+        Starts that are tried; the one of lowest cost is kept.
+    max_iter : int, default=300
+        Most iterations of each, which otherwise ends when no row changes its prototype.
+    random_state : int, RandomState or None
+        Seed of the starts.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The prototypes.
+    starts_ : ndarray of shape (n_components, n_features)
+        The prototypes they started from.
+    n_iter_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        If X had string column names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from latently.factorization import VectorQuantizer
+    >>> X = load_digits().data
+    >>> model = VectorQuantizer(10, random_state=0).fit(X)
+    >>> model.components_.shape, model.transform(X)[0].sum()
+    ((10, 64), np.float64(1.0))
+    """
+
+    _KEEPS_HISTORY: ClassVar = False
+
+    def __init__(self, n_components=8, *, init="k-means++", n_init=10, max_iter=300, random_state=None):
+        self.n_components = n_components
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the prototypes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            How often each row counts.
+
+        Returns
+        -------
+        self
+        """
+        from sklearn.cluster import KMeans  # here, because it takes a tenth of a second
+
+        self._check_hyperparameters()
+        X = validate_data(self, X, dtype=np.float64)
+        rows, weight = distinct_rows(X, sample_weight)
+        if self.n_components > len(rows):
+            raise ValueError(
+                f"n_components={self.n_components} must not be larger than the number of distinct rows of X, "
+                f"{len(rows)} (n_samples={len(X)})"
+            )
+        rng = check_random_state(self.random_state)
+        lowest = np.inf
+        for _ in range(self.n_init):
+            starts = _STARTS[self.init](rows, weight, self.n_components, rng)
+            run = KMeans(self.n_components, init=starts, n_init=1, max_iter=self.max_iter, tol=0)
+            run.fit(rows, sample_weight=weight)
+            if run.inertia_ < lowest:
+                lowest, best, self.starts_, self.n_iter_ = run.inertia_, run, starts, int(run.n_iter_)
+        self.components_ = best.cluster_centers_
+        for k in np.unique(best.labels_):  # anew: what KMeans gives of rows >= 0 may be below 0 by rounding
+            own = best.labels_ == k
+            self.components_[k] = np.average(rows[own], axis=0, weights=weight[own])
+        return self
+
+    def predict(self, X):
+        """The number of the nearest prototype of each row, the lowest of equally near ones."""
+        from sklearn.metrics import pairwise_distances_argmin
+
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return pairwise_distances_argmin(X, self.components_)
+
+    def transform(self, X):
+        """The sources (n_samples, n_components): 1 for the nearest prototype, 0 for the others."""
+        nearest = self.predict(X)
+        return (nearest[:, None] == np.arange(len(self.components_))).astype(np.float64)
+
+    # -- files --------------------------------------------------------------------------------------
+
+    def _check_hyperparameters(self):
+        for name in ("n_components", "n_init", "max_iter"):
+            check_integer(name, getattr(self, name), least=1)
+        check_choice("init", self.init, _STARTS)
+        check_seed(self.random_state)
+
+    def _fitted_parameters(self):
+        check_is_fitted(self)
+        return {"components": self.components_, "starts": self.starts_}
+
+    def _set_parameters(self, components, starts):
+        components = numbers("components", components)
+        if components.ndim != 2 or len(components) != self.n_components:
+            raise ValueError(f"components must have n_components={self.n_components} rows")
+        self.components_, self.starts_ = components, parameter("starts", starts, components.shape)
+        self.n_features_in_ = components.shape[1]
+
+    def _more_header(self):
+        return {"n_iter": self.n_iter_}
+
+    def _set_more(self, more):
+        check_integer("n_iter", more["n_iter"], least=1)
+        self.n_iter_ = more["n_iter"]
+
+
+def _spread_rows(X, weight, n, rng):
+    from sklearn.cluster import kmeans_plusplus
+
+    return kmeans_plusplus(X, n, sample_weight=weight, random_state=rng)[0]
+
+
+def _some_rows(X, weight, n, rng):
+    return X[rng.choice(len(X), size=n, replace=False, p=weight / weight.sum())]
+
+
+def _unit_vectors(X, weight, n, rng):
+    vectors = rng.uniform(size=(n, X.shape[1]))
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def _gaussian_draws(X, weight, n, rng):
+    mean = np.average(X, axis=0, weights=weight)
+    deviation = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    return mean + deviation * rng.standard_normal((n, X.shape[1]))
+
+
+_STARTS = {"k-means++": _spread_rows, "rows": _some_rows, "unit": _unit_vectors, "gaussian": _gaussian_draws}

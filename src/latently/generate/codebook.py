@@ -1,0 +1,257 @@
+"""Rows put together from a codebook, one element of each group.
+
+    x = sum_g a_g,     a_g any element of group g
+
+k-means groups similar elements, which would overlap in one row. With groups of l_g elements there are
+prod_g l_g different rows, all equally probable; they are numbered, and none is made before it is asked for.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from numbers import Integral
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from latently.core.saving import SavedMixin
+from latently.factorization.quantizer import VectorQuantizer
+from latently.generate.sources import check_factorizer
+from latently.mixture._engine import EMEstimator, as_generator
+from latently.mixture._notebook import NotebookMixin
+from latently.mixture._validation import check_flag, check_integer, numbers, parameter
+
+
+class CodebookGenerator(NotebookMixin, SavedMixin, BaseEstimator):
+    """New rows as sums of codebook elements, one of each group of similar ones.
+
+    Parameters
+    ----------
+    factorizer : estimator, optional
+        Its `components_` are the codebook, such as the parts of an NMF; a copy of it is fitted. By default
+        the rows given to `fit` are the codebook.
+    n_groups : int, default=5
+        Number of groups, and of the elements of a new row.
+    unit_length : bool, default=True
+        Whether elements are brought to unit length first: in a factorisation their length is arbitrary.
+    init : {"rows", "k-means++", "unit", "gaussian"}, default="rows"
+        What k-means starts from, as in :class:`latently.factorization.VectorQuantizer`; "rows" are elements.
+    n_init : int, default=10
+        Starts of k-means.
+    random_state : int, RandomState or None
+        Seed of k-means.
+
+    Attributes
+    ----------
+    codebook_ : ndarray of shape (n_elements, n_features)
+    labels_ : ndarray of shape (n_elements,)
+        The group of each element.
+    centers_, starts_ : ndarrays of shape (n_groups, n_features)
+        Means of the groups, and what k-means started from.
+    groups_ : list of ndarrays
+        The elements of each group.
+    n_combinations_ : int
+        How many rows can be made; exact, however large.
+    factorizer_ : estimator or None
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        If X had string column names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latently.generate import CodebookGenerator
+    >>> strokes = np.array([[1, 0, 0, 0], [0.9, 0.1, 0, 0], [0, 0, 1, 0], [0, 0, 0.8, 0.2]])
+    >>> model = CodebookGenerator(n_groups=2, unit_length=False, random_state=0).fit(strokes)
+    >>> model.n_combinations_
+    4
+    >>> model.compose(model.combination([0, 3])).sum(axis=1)
+    array([2., 2.])
+    """
+
+    _KEEPS_HISTORY: ClassVar = False
+
+    def __init__(
+        self, factorizer=None, n_groups=5, *, unit_length=True, init="rows", n_init=10, random_state=None
+    ):
+        self.factorizer = factorizer
+        self.n_groups = n_groups
+        self.unit_length = unit_length
+        self.init = init
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        """Fit the factorisation, if there is one, and group its components.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows to factorise or, without `factorizer`, the elements of the codebook.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._check_hyperparameters()
+        with EMEstimator._unchanged_on_failure(self):
+            X = validate_data(self, X, dtype=np.float64)
+            self.factorizer_ = None if self.factorizer is None else clone(self.factorizer).fit(X)
+            codebook = X if self.factorizer_ is None else numbers("components_", self._components())
+            if self.unit_length:
+                length = np.linalg.norm(codebook, axis=1, keepdims=True)
+                codebook = codebook / np.where(length > 0, length, 1.0)
+            quantizer = self._quantizer()
+            try:
+                self.labels_ = quantizer.fit(codebook).predict(codebook)
+            except ValueError as error:
+                raise ValueError(
+                    f"the codebook of {len(codebook)} elements (n_samples={len(X)}, n_features={X.shape[1]}) "
+                    f"cannot be parted into n_groups={self.n_groups} groups: {error}"
+                ) from None
+            self.codebook_, self.centers_, self.starts_ = codebook, quantizer.components_, quantizer.starts_
+        return self
+
+    def _check_hyperparameters(self):
+        if self.factorizer is not None:
+            check_factorizer(self.factorizer)
+        check_integer("n_groups", self.n_groups, least=1)
+        check_flag("unit_length", self.unit_length)
+        self._quantizer()._check_hyperparameters()
+
+    def _quantizer(self):
+        return VectorQuantizer(
+            self.n_groups, init=self.init, n_init=self.n_init, random_state=self.random_state
+        )
+
+    def _components(self):
+        if not hasattr(self.factorizer_, "components_"):
+            raise TypeError(
+                f"factorizer must have components_, but {type(self.factorizer_).__name__} has not"
+            )
+        return self.factorizer_.components_
+
+    # -- combinations -------------------------------------------------------------------------------
+
+    @property
+    def groups_(self):
+        check_is_fitted(self, "labels_")
+        return [np.flatnonzero(self.labels_ == group) for group in range(self.n_groups)]
+
+    @property
+    def n_combinations_(self):
+        return prod(len(group) for group in self.groups_)
+
+    def combinations(self):
+        """Every combination once, in the order of their numbers: tuples of an element of each group."""
+        return product(*(group.tolist() for group in self.groups_))
+
+    def combination(self, number):
+        """The elements of the combination of this number, without making those before it.
+
+        Parameters
+        ----------
+        number : int or sequence of int
+            From 0 to `n_combinations_` - 1; the element of the last group changes first.
+
+        Returns
+        -------
+        ndarray of shape (n_groups,) or (n_numbers, n_groups)
+            Places in `codebook_`.
+        """
+        groups, most = self.groups_, self.n_combinations_
+        if isinstance(number, Integral):
+            return np.array(_digits(number, groups, most))
+        return np.array([_digits(each, groups, most) for each in number], dtype=int).reshape(-1, len(groups))
+
+    def compose(self, elements):
+        """Rows that are sums of codebook elements.
+
+        Parameters
+        ----------
+        elements : array-like of int, of shape (n_elements,) or (n_samples, n_elements)
+            Places in `codebook_`.
+
+        Returns
+        -------
+        ndarray of shape (n_features,) or (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        elements = np.asarray(elements)
+        if elements.dtype.kind not in "iu" or elements.ndim not in (1, 2):
+            raise ValueError("elements must be places in codebook_, whole numbers in one or two dimensions")
+        if elements.size and (elements.min() < 0 or elements.max() >= len(self.codebook_)):
+            raise ValueError(f"elements must lie between 0 and {len(self.codebook_) - 1}")
+        return self.codebook_[elements].sum(axis=-2)
+
+    def sample(self, n_samples=1, *, random_state=None):
+        """Draw rows, all combinations being equally probable.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, Generator, RandomState or None
+            Its own source of chance: the estimator's `random_state` belongs to `fit`.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        elements : ndarray of shape (n_samples, n_groups)
+            The element of each group, as its place in `codebook_`.
+        """
+        check_is_fitted(self)
+        check_integer("n_samples", n_samples, least=1)
+        rng = as_generator(random_state)
+        elements = np.stack([rng.choice(group, size=n_samples) for group in self.groups_], axis=1)
+        return self.compose(elements), elements
+
+    def _sizes(self):
+        return [f"{len(self.codebook_)} elements in {self.n_groups} groups", *super()._sizes()]
+
+    # -- files --------------------------------------------------------------------------------------
+
+    def _fitted_parameters(self):
+        check_is_fitted(self)
+        return {
+            "codebook": self.codebook_,
+            "labels": self.labels_.astype(np.float64),
+            "centers": self.centers_,
+            "starts": self.starts_,
+        }
+
+    def _set_parameters(self, codebook, labels, centers, starts):
+        codebook = numbers("codebook", codebook)
+        if codebook.ndim != 2 or np.shape(labels) != codebook.shape[:1]:
+            raise ValueError("codebook must be a matrix, with one label per row")
+        if set(np.unique(labels)) != set(range(self.n_groups)):
+            raise ValueError(f"labels must hold every group from 0 to {self.n_groups - 1}")
+        self.codebook_, self.labels_ = codebook, np.asarray(labels).astype(int)
+        self.centers_ = parameter("centers", centers, (self.n_groups, codebook.shape[1]))
+        self.starts_ = parameter("starts", starts, self.centers_.shape)
+        self.n_features_in_ = codebook.shape[1]
+
+    def _fitted_estimators(self):
+        return [] if self.factorizer_ is None else [self.factorizer_]
+
+    def _set_fitted_estimators(self, parts):
+        if [type(part) for part in parts] != [type(each) for each in (self.factorizer,) if each is not None]:
+            raise ValueError("its factorizer is not of the class of its hyper-parameter")
+        self.factorizer_ = parts[0] if parts else None
+
+
+def _digits(number, groups, n_combinations):
+    """The elements of a combination: the digits of its number in a system of mixed radix."""
+    if isinstance(number, bool) or not isinstance(number, Integral) or not 0 <= number < n_combinations:
+        raise ValueError(
+            f"number must be a whole number from 0 to n_combinations_ - 1 = {n_combinations - 1}, "
+            f"not {number!r}"
+        )
+    number, elements = int(number), []
+    for group in reversed(groups):
+        number, digit = divmod(number, len(group))
+        elements.append(int(group[digit]))
+    return elements[::-1]

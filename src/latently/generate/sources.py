@@ -1,0 +1,250 @@
+"""A density of the sources of a factorisation makes one that can be drawn from.
+
+    x = A s + b,     s ~ p(s)
+
+A and b are those of any factorisation, p(s) that of any mixture. With d sources of D features, x has a
+density of its own where A is square and invertible: p(x) = p(s) / |det A|. With d < D all rows that the
+model makes lie in a subspace, and no density tells them apart from others; that of the sources does.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, DensityMixin, clone
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+
+from latently.core.saving import SavedMixin
+from latently.mixture._engine import EMEstimator, as_generator, drawn_from, in_main_memory
+from latently.mixture._notebook import NotebookMixin
+from latently.mixture._validation import check_flag, check_integer, check_weights
+
+
+class SourceDensity(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
+    """Rows x = A s + b of a factorisation whose sources s have a density.
+
+    Parameters
+    ----------
+    factorizer : estimator
+        Gives A and b. Anything with `fit_transform` and `inverse_transform`, or `components_`: the models of
+        `latently.factorization`, scikit-learn's `PCA`, `NMF` and `FactorAnalysis`, and pipelines of such.
+    density : estimator
+        Gives p(s). Anything with `fit` and `score_samples`, and `sample` to draw rows: the models of
+        `latently.mixture`, scikit-learn's `GaussianMixture` and `KernelDensity`.
+
+    Attributes
+    ----------
+    factorizer_, density_ : estimators
+        Copies of both, fitted: the first to the rows, the second to their sources.
+    n_sources_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        If X had string column names.
+
+    Examples
+    --------
+    >>> from latently.generate import SourceDensity
+    >>> from latently.mixture import MFA
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.decomposition import PCA
+    >>> X = load_digits().data
+    >>> model = SourceDensity(PCA(20), MFA(5, 3, tol=1e-4, random_state=0)).fit(X)
+    >>> digits, components = model.sample(10, random_state=0, truncate=True)
+    >>> digits.shape, model.score_sources(X).shape
+    ((10, 64), (1797,))
+    """
+
+    _KEEPS_HISTORY: ClassVar = False
+
+    def __init__(self, factorizer, density):
+        self.factorizer = factorizer
+        self.density = density
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Fit the factorisation to the rows, then the density to their sources.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            How often each row counts, if both estimators take weights.
+
+        Returns
+        -------
+        self
+        """
+        self._check_hyperparameters()
+        for part in (self.factorizer, self.density):
+            if sample_weight is not None and not has_fit_parameter(part, "sample_weight"):
+                raise ValueError(f"sample_weight was given, but {type(part).__name__}.fit takes none")
+        with EMEstimator._unchanged_on_failure(self):
+            X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+            factorizer, density = clone(self.factorizer), clone(self.density)
+            if sample_weight is None:
+                S = np.asarray(factorizer.fit_transform(X))
+                density.fit(S)
+            else:
+                weight = check_weights(sample_weight, len(X))
+                S = np.asarray(factorizer.fit(X, sample_weight=weight).transform(X))
+                density.fit(S, sample_weight=weight)
+            check_decodes(factorizer)
+            self.factorizer_, self.density_ = factorizer, density
+        return self
+
+    def _check_hyperparameters(self):
+        check_factorizer(self.factorizer)
+        can = all(hasattr(self.density, method) for method in ("fit", "score_samples", "get_params"))
+        if not can or isinstance(self.density, type):
+            raise TypeError(
+                "density must be an estimator with fit and score_samples, such as GaussianMixture(10), "
+                f"not {self.density!r}"
+            )
+
+    # -- using a fitted model -----------------------------------------------------------------------
+
+    @property
+    def n_sources_(self):
+        check_is_fitted(self)
+        return self.density_.n_features_in_
+
+    def sources(self, X):
+        """The sources s of rows, (n_samples, n_sources)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray(self.factorizer_.transform(X))
+
+    def reconstruct(self, X):
+        """Rows made of their own sources, (n_samples, n_features)."""
+        return decoded(self.factorizer_, self.sources(X))
+
+    def sample(self, n_samples=1, *, random_state=None, truncate=False):
+        """Draw sources from their density and make rows of them.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, Generator, RandomState or None
+            Its own source of chance: those of the estimators belong to `fit`.
+        truncate : bool, default=False
+            Whether negative entries of the rows become zero. Meant for pictures alone: rows that were
+            truncated are no longer draws from the model.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        components : ndarray of shape (n_samples,)
+            The component of the density each row was drawn from; 0 if it has none.
+        """
+        check_is_fitted(self)
+        check_integer("n_samples", n_samples, least=1)
+        check_flag("truncate", truncate)
+        if not hasattr(self.density_, "sample"):
+            raise TypeError(f"sample needs a density that has it, but {type(self.density_).__name__} has not")
+        S, components = drawn_from(self.density_, n_samples, as_generator(random_state))
+        X = decoded(self.factorizer_, S)
+        return np.maximum(X, 0.0) if truncate else X, components
+
+    def score_samples(self, X):
+        """Log density of each row, where there is one: with as many sources as features.
+
+        The map from sources to rows must be linear and invertible. With fewer sources than features this is a
+        ValueError, and `score_sources` is what there is.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        A, b = self._linear_map()
+        d, D = A.shape
+        if d != D or np.linalg.matrix_rank(A) < D:
+            reason = (
+                f"{d} sources make {D} features" if d != D else "the map from sources to rows is singular"
+            )
+            raise ValueError(
+                f"score_samples needs as many sources as features and an invertible map, but {reason}; "
+                "score_sources gives the log density of the sources"
+            )
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        S = np.linalg.solve(A.T, (X - b).T).T  # not `transform`, which may hold sources to constraints
+        return in_main_memory(self.density_.score_samples(S)) - np.linalg.slogdet(A)[1]
+
+    def score_sources(self, X):
+        """Log density ln p(s) of the sources of each row, (n_samples,).
+
+        It judges densities of the same sources. It is no density of rows: it does not see what the
+        factorisation leaves out, and hangs on the scale of the sources.
+        """
+        S = self.sources(X)
+        return in_main_memory(self.density_.score_samples(S))
+
+    def score(self, X, y=None, sample_weight=None):
+        """Mean of `score_samples`, weighted if `sample_weight` is given."""
+        scores = self.score_samples(X)
+        if sample_weight is not None:
+            sample_weight = check_weights(sample_weight, len(scores))
+        return float(np.average(scores, weights=sample_weight))
+
+    def _linear_map(self):
+        """A (d, D), row by row what a source adds, and b (D,)."""
+        check_is_fitted(self)
+        d = self.n_sources_
+        b = decoded(self.factorizer_, np.zeros((1, d)))[0]
+        A = decoded(self.factorizer_, np.eye(d)) - b
+        probe = np.arange(1.0, d + 1.0)[None, :]
+        if not np.allclose(decoded(self.factorizer_, probe), probe @ A + b, rtol=1e-6):
+            raise ValueError(
+                "score_samples needs a linear map from sources to rows, which "
+                f"{type(self.factorizer_).__name__} does not have; score_sources does without"
+            )
+        return A, b
+
+    def _sizes(self):
+        return [f"{self.n_sources_} sources", *super()._sizes()]
+
+    # -- files --------------------------------------------------------------------------------------
+
+    def _fitted_parameters(self):
+        check_is_fitted(self)
+        return {}
+
+    def _set_parameters(self):
+        """There are none besides those of the parts."""
+
+    def _fitted_estimators(self):
+        return [self.factorizer_, self.density_]
+
+    def _set_fitted_estimators(self, parts):
+        self.factorizer_, self.density_ = parts
+        if type(parts[0]) is not type(self.factorizer) or type(parts[1]) is not type(self.density):
+            raise ValueError("its parts are not of the classes of its hyper-parameters")
+        self.n_features_in_ = self.factorizer_.n_features_in_
+        if decoded(self.factorizer_, np.zeros((1, self.n_sources_))).shape != (1, self.n_features_in_):
+            raise ValueError("its density is not one of the sources of its factorizer")
+
+
+def check_factorizer(factorizer):
+    if not all(hasattr(factorizer, name) for name in ("fit_transform", "get_params")) or isinstance(
+        factorizer, type
+    ):
+        raise TypeError(
+            "factorizer must be an estimator with fit_transform and inverse_transform, such as PCA(20), "
+            f"not {factorizer!r}"
+        )
+
+
+def check_decodes(factorizer):
+    """That a fitted factorizer can make rows of sources."""
+    if not hasattr(factorizer, "inverse_transform") and not hasattr(factorizer, "components_"):
+        raise TypeError(
+            f"factorizer must have inverse_transform or components_, but {type(factorizer).__name__} has "
+            "neither, so rows cannot be made of sources"
+        )
+
+
+def decoded(factorizer, S):
+    """Rows (n, D) made of sources (n, d)."""
+    if hasattr(factorizer, "inverse_transform"):
+        return np.asarray(factorizer.inverse_transform(S))
+    return S @ factorizer.components_ + getattr(factorizer, "mean_", 0.0)  # scikit-learn's FactorAnalysis

@@ -1,0 +1,225 @@
+"""Vector quantisation and PCA as factorisations: one reading of components, sources and cost."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn import decomposition
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import latently
+from latently.factorization import NMF, PCA, VectorQuantizer
+
+INITS = ["k-means++", "rows", "unit", "gaussian"]
+X = load_digits().data[:300]
+FAMILY = [VectorQuantizer(4, n_init=2, random_state=0), PCA(4)]
+every_member = pytest.mark.parametrize("model", FAMILY, ids=lambda model: type(model).__name__)
+
+
+@parametrize_with_checks(
+    [*(VectorQuantizer(2, init=init, n_init=1, random_state=0) for init in INITS), PCA(1), PCA()]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# -- one reading for all ----------------------------------------------------------------------------
+
+
+@every_member
+def test_the_cost_is_that_of_sources_times_components(model):
+    model = clone(model).fit(X)
+    S, A = model.transform(X), model.components_
+    offset = getattr(model, "mean_", 0.0)
+    np.testing.assert_allclose(model.inverse_transform(S), S @ A + offset, rtol=1e-12)
+    np.testing.assert_allclose(model.reconstruct(X), S @ A + offset, rtol=1e-12)
+    by_row = np.linalg.norm(X - offset - S @ A, axis=1) ** 2
+    np.testing.assert_allclose(model.squared_error(X), by_row.sum(), rtol=1e-12)
+    weight = np.arange(len(X)) % 3
+    np.testing.assert_allclose(model.squared_error(X, weight), weight @ by_row, rtol=1e-12)
+
+
+@every_member
+def test_reconstructing_twice_changes_nothing(model):
+    model = clone(model).fit(X)
+    once = model.reconstruct(X)
+    np.testing.assert_allclose(model.reconstruct(once), once, atol=1e-10)
+
+
+@every_member
+def test_more_components_cost_less(model):
+    costs = [clone(model).set_params(n_components=r).fit(X).squared_error(X) for r in (1, 2, 5, 20)]
+    assert np.all(np.diff(costs) < 0)
+
+
+@every_member
+def test_tables_in_and_out(model):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(X, columns=[f"p{i}" for i in range(64)])
+    fitted = clone(model).set_output(transform="pandas").fit(table)
+    sources = fitted.transform(table)
+    assert list(sources.columns) == [f"{type(model).__name__.lower()}{i}" for i in range(4)]
+    np.testing.assert_allclose(sources.to_numpy(), clone(model).fit(X).transform(X), atol=1e-10)
+    assert fitted.squared_error(table) == pytest.approx(clone(model).fit(X).squared_error(X))
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.transform(table[table.columns[::-1]])
+
+
+@every_member
+def test_saving_and_loading(model, tmp_path):
+    fitted = clone(model).fit(X)
+    fitted.save(tmp_path / "model.latently")
+    for copy in (latently.load(tmp_path / "model.latently"), pickle.loads(pickle.dumps(fitted))):
+        assert type(copy) is type(fitted) and copy.get_params() == fitted.get_params()
+        np.testing.assert_array_equal(copy.transform(X), fitted.transform(X))
+        np.testing.assert_array_equal(copy.reconstruct(X), fitted.reconstruct(X))
+        for name, value in vars(fitted).items():
+            np.testing.assert_array_equal(getattr(copy, name), value, err_msg=name)
+
+
+@every_member
+def test_files_with_other_arrays(model, tmp_path):
+    fitted = clone(model).fit(X)
+    fitted.n_components = 5  # a header that says otherwise than its arrays
+    fitted.save(tmp_path / "model.latently")
+    with pytest.raises(latently.core.io.ModelFileError, match="n_components=5"):
+        latently.load(tmp_path / "model.latently")
+
+
+@every_member
+def test_in_a_pipeline(model):
+    pipe = make_pipeline(StandardScaler(), clone(model)).fit(X)
+    Z = StandardScaler().fit_transform(X)
+    np.testing.assert_array_equal(pipe.transform(X), clone(model).fit(Z).transform(Z))
+    assert pipe.inverse_transform(pipe.transform(X)).shape == X.shape
+
+
+@every_member
+def test_bad_use(model):
+    with pytest.raises(NotFittedError):
+        clone(model).reconstruct(X)
+    fitted = clone(model).fit(X)
+    with pytest.raises(ValueError, match="3 columns, but there are 4 components"):
+        fitted.inverse_transform(np.zeros((2, 3)))
+    for wrong in (0, 2.5, "many", 301):
+        with pytest.raises(ValueError, match="n_components"):
+            clone(model).set_params(n_components=wrong).fit(X)
+
+
+# -- vector quantisation ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_prototypes_are_a_fixed_point_of_lloyd(init):
+    model = VectorQuantizer(6, init=init, n_init=1, random_state=1).fit(X)
+    distances = ((X[:, None, :] - model.components_) ** 2).sum(axis=2)
+    labels = distances.argmin(axis=1)
+    np.testing.assert_array_equal(model.predict(X), labels)
+    np.testing.assert_array_equal(model.transform(X), np.eye(6)[labels])
+    assert model.components_.min() >= 0  # as X is
+    assert set(labels) == set(range(6))  # none is left without rows, wherever it started
+    for k in range(6):
+        np.testing.assert_allclose(model.components_[k], X[labels == k].mean(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(model.squared_error(X), distances.min(axis=1).sum(), rtol=1e-10)
+
+
+def test_starts_are_what_they_are_called():
+    starts = {init: VectorQuantizer(20, init=init, n_init=1, random_state=0).fit(X).starts_ for init in INITS}
+    for init in ("k-means++", "rows"):
+        assert all(np.any(np.all(np.isclose(X, start), axis=1)) for start in starts[init])
+        assert len(np.unique(starts[init], axis=0)) == 20
+    np.testing.assert_allclose(np.linalg.norm(starts["unit"], axis=1), 1.0, rtol=1e-12)
+    assert starts["unit"].min() > 0
+    z = (starts["gaussian"] - X.mean(axis=0))[:, X.std(axis=0) > 0] / X.std(axis=0)[X.std(axis=0) > 0]
+    assert abs(z.mean()) < 5 / np.sqrt(z.size) and abs(z.var() - 1) < 5 * np.sqrt(2 / z.size)
+
+
+def test_is_no_worse_than_scikit_learn():
+    ours = VectorQuantizer(10, n_init=10, random_state=0).fit(X).squared_error(X)
+    theirs = KMeans(10, n_init=10, random_state=0).fit(X).inertia_
+    assert ours < 1.02 * theirs
+
+
+def test_more_starts_never_cost_more():
+    cost = lambda n, seed: (
+        VectorQuantizer(15, init="rows", n_init=n, random_state=seed).fit(X).squared_error(X)
+    )
+    gains = [cost(1, seed) - cost(4, seed) for seed in range(6)]  # the first start is the same
+    assert min(gains) >= 0 and max(gains) > 0
+
+
+def test_weights_count():
+    weight = np.random.default_rng(0).uniform(0.1, 5.0, len(X))
+    prototypes = VectorQuantizer(5, random_state=0).fit(X, sample_weight=weight)
+    labels = prototypes.predict(X)
+    for k in range(5):
+        own = labels == k
+        mean = np.average(X[own], axis=0, weights=weight[own])
+        np.testing.assert_allclose(prototypes.components_[k], mean, rtol=1e-10)
+    axes = PCA(3).fit(X, sample_weight=weight)
+    covariance = np.cov(X.T, aweights=weight, ddof=0) * weight.sum() / (weight.sum() - 1)
+    np.testing.assert_allclose(axes.mean_, np.average(X, axis=0, weights=weight), atol=1e-12)
+    np.testing.assert_allclose(
+        axes.components_ @ covariance @ axes.components_.T, np.diag(axes.explained_variance_), atol=1e-9
+    )
+    np.testing.assert_allclose(np.linalg.eigvalsh(covariance)[:-4:-1], axes.explained_variance_, rtol=1e-9)
+
+
+@every_member
+def test_weights_are_copies_in_any_order(model):
+    rng = np.random.default_rng(0)
+    weight = rng.integers(0, 3, len(X))
+    weighted = clone(model).fit(X, sample_weight=weight)
+    copied = clone(model).fit(rng.permutation(np.repeat(X, weight, axis=0)))
+    np.testing.assert_allclose(weighted.components_, copied.components_, atol=1e-9)
+    np.testing.assert_allclose(weighted.transform(X), copied.transform(X), atol=1e-9)
+
+
+def test_fewer_distinct_rows_than_prototypes():
+    with pytest.raises(ValueError, match=r"n_components=3 .* distinct rows of X, 2"):
+        VectorQuantizer(3).fit(np.repeat([[0.0, 1.0], [2.0, 3.0]], 10, axis=0))
+
+
+def test_bad_settings():
+    for setting in ({"init": "worst"}, {"n_init": 0}, {"max_iter": 0}, {"random_state": "seed"}):
+        (name,) = setting
+        with pytest.raises(ValueError, match=name):
+            VectorQuantizer(2, **setting).fit(X)
+
+
+# -- PCA --------------------------------------------------------------------------------------------
+
+
+def test_pca_cost_is_what_the_other_singular_values_leave():
+    values = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)
+    for r in (1, 5, 30):
+        model = PCA(r).fit(X)
+        np.testing.assert_allclose(model.squared_error(X), np.sum(values[r:] ** 2), rtol=1e-9)
+        np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(r), atol=1e-12)
+        np.testing.assert_allclose(
+            model.transform(X).var(axis=0, ddof=1), model.explained_variance_, rtol=1e-9
+        )
+
+
+def test_pca_is_that_of_scikit_learn():
+    ours, theirs = PCA(7).fit(X), decomposition.PCA(7, svd_solver="full").fit(X)
+    np.testing.assert_allclose(ours.components_, theirs.components_, atol=1e-12)
+    np.testing.assert_allclose(ours.transform(X), theirs.transform(X), atol=1e-9)
+    np.testing.assert_allclose(ours.explained_variance_, theirs.explained_variance_, rtol=1e-10)
+
+
+def test_costs_of_the_family():
+    """The mean and r axes hold any r + 1 prototypes; parts are as many components, and constrained."""
+    for r in (1, 3, 6):
+        axes = PCA(r).fit(X).squared_error(X)
+        assert axes <= VectorQuantizer(r + 1, n_init=3, random_state=0).fit(X).squared_error(X) * (1 + 1e-9)
+        parts = 2 * NMF(r + 1, random_state=0).fit(X).row_cost(X).sum()
+        # r + 1 free components through the origin can hold the mean and r axes, so parts may cost less than
+        # these, but no less than r + 1 axes
+        assert parts >= PCA(r + 1).fit(X).squared_error(X) * (1 - 1e-9)
