@@ -26,17 +26,16 @@ MAY_IMPORT = {
     "plots": {"metrics"},
     "report": MODELS | {"plots", "metrics", "selection"},
     "reproductions": MODELS | {"plots", "metrics", "selection", "datasets"},
-    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "demo"},
-    "demo": MODELS | {"plots", "metrics", "selection", "datasets"},
+    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "reproductions", "saved"},
 }
 
 # library: (where it may be imported at all, where of these only inside a function)
 HOMES = {
-    "sklearn": (ESTIMATORS | {"selection", "metrics", "datasets", "demo", "reproductions"}, set()),
+    "sklearn": (ESTIMATORS | {"selection", "metrics", "datasets", "reproductions"}, set()),
     "torch": ({"deep", "backend"}, {"backend"}),
     "dask": ({"core.sweep_dask"}, set()),
     "distributed": ({"core.sweep_dask"}, set()),
-    "matplotlib": ({"plots", "demo"}, {"demo"}),
+    "matplotlib": ({"plots"}, set()),
 }
 
 
@@ -140,7 +139,6 @@ def test_every_package_has_a_rule() -> None:
         ("latently.core.sweep", "def f():\n    import dask.array"),
         ("latently.core.sweep", "from distributed import Client"),
         ("latently.metrics.scores", "import matplotlib.pyplot as plt"),
-        ("latently.demo", "import matplotlib.pyplot as plt"),
         ("latently.plots.history", "from latently.report import write"),
     ],
 )
@@ -158,7 +156,6 @@ def test_checker_finds_a_forbidden_import(module: str, text: str) -> None:
         ("latently.supervised.mfm", "from latently.mixture import MFA"),
         ("latently.backend.placement", "def f():\n    import torch"),
         ("latently.deep.vae", "import torch"),
-        ("latently.demo", "def main():\n    import matplotlib.pyplot"),
         ("latently.report.page", "from latently.plots import history"),
     ],
 )

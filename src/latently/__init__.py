@@ -9,15 +9,19 @@ __version__ = "0.1.0"
 __all__ = [
     "__version__",
     "datasets",
+    "deep",
     "factorization",
+    "generate",
     "load",
     "metrics",
     "mixture",
+    "plots",
+    "report",
     "selection",
     "supervised",
 ]
 
-_SUBPACKAGES = {"datasets", "factorization", "metrics", "mixture", "selection", "supervised"}
+_SUBPACKAGES = set(__all__) - {"__version__", "load"}
 
 
 def __getattr__(name: str) -> Any:

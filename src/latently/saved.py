@@ -15,11 +15,19 @@ _HOMES = {
     "MFA": "latently.mixture",
     "MPPCA": "latently.mixture",
     "MCFA": "latently.mixture",
+    "NestedMixture": "latently.mixture",
     "PerClass": "latently.supervised",
     "MJFAClassifier": "latently.supervised",
     "MFMClassifier": "latently.supervised",
+    "NMF": "latently.factorization",
+    "DMFA": "latently.deep",
+    "DMCFA": "latently.deep",
     "BNMF": "latently.factorization",
     "BinarySparseCoding": "latently.factorization",
+    "VectorQuantizer": "latently.factorization",
+    "PCA": "latently.factorization",
+    "SourceDensity": "latently.generate",
+    "CodebookGenerator": "latently.generate",
 }
 
 

@@ -1,5 +1,8 @@
 """Factorisations of matrices: rows as sums of parts."""
 
 from latently.factorization.binary import BNMF, BinarySparseCoding
+from latently.factorization.nmf import NMF
+from latently.factorization.pca import PCA
+from latently.factorization.quantizer import VectorQuantizer
 
-__all__ = ["BNMF", "BinarySparseCoding"]
+__all__ = ["BNMF", "NMF", "PCA", "BinarySparseCoding", "VectorQuantizer"]

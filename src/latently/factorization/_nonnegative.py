@@ -1,0 +1,473 @@
+"""X ~ S A without negative entries: what a block of rows contributes, and what components follow from it.
+
+n rows x, D features, r components: the rows of A (r, D) are the parts, those of S (n, r) the activations.
+Inside, activations stand as (r, n), so that one activation of all rows lies together. Everything here is a
+pure function of arrays; sums over rows add. Formulas: docs/nmf.md.
+
+Squared error: rows enter through A x' and through sums of s s' and s x' only, which are the two wide products
+of a sweep; all the rest is r x r. Kullback-Leibler divergence: the ratios x / (s A) have to be made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from latently.backend.namespace import device, double, is_floating, is_numpy, is_sparse, namespace, zeros
+from latently.backend.packed import pairs, unpacked
+from latently.core.tree import add
+
+GROUP = 8  # coordinates whose gradients come of one product
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """l1 v + l2 v^2 / 2 on every entry v."""
+
+    l1: float = 0.0
+    l2: float = 0.0
+
+    def cost(self, total, square):
+        return self.l1 * float(total) + 0.5 * self.l2 * float(square)
+
+
+@dataclass(frozen=True)
+class Codebook:
+    """The components as blocks need them, once per sweep."""
+
+    components: object  # (r, D)
+    gram: object  # (r, r): A A'
+    totals: object  # (r,): sums over features
+
+    @classmethod
+    def of(cls, components):
+        xp = namespace(components)
+        return cls(components, components @ components.T, xp.sum(components, axis=1))
+
+    def table(self):
+        """(r (r + 1) / 2, D) products of any two components, for rows with holes."""
+        xp, A = namespace(self.components), self.components
+        first, second = (
+            xp.asarray(index, device=device(A)) for index in zip(*pairs(A.shape[0]), strict=True)
+        )
+        return xp.take(A, first, axis=0) * xp.take(A, second, axis=0)
+
+
+@dataclass(frozen=True)
+class How:
+    """How far a step goes."""
+
+    n_passes: int = 1  # over the coordinates, where rows have a state
+    cold_passes: int = 10  # where they have none
+    tolerance: float = 0.0  # of coordinate descent; 0 for exactly so many passes
+    exponent: float = 1.0  # of multiplicative updates
+    momentum: float | None = None  # None where states hold nothing but activations
+
+    def extrapolated(self, V, block):
+        """Activations carried on in the direction of the step before, and the state (n, m) they leave."""
+        xp = namespace(V)
+        if self.momentum is None:
+            return V, xp.asarray(V.T, copy=True)
+        there = V
+        if self.momentum and has_state(block):
+            earlier = block.state[:, V.shape[0] :].T
+            there = xp.clip(V + self.momentum * (V - earlier), min=0.0)
+        return there, xp.concat([there, V]).T
+
+
+# -- products with rows, which may be sparse ----------------------------------------------------------
+
+
+def rows_of(block):
+    """(n, D) the rows in floating point, zero where nothing was observed."""
+    X = block.X
+    if is_sparse(X):
+        return X
+    if not is_floating(X):
+        X = double(X)
+    return X if block.observed is None else namespace(X).where(block.observed, X, 0.0)
+
+
+def against(A, X):
+    """(r, n): A X'."""
+    return np.ascontiguousarray((X @ np.ascontiguousarray(A.T)).T) if is_sparse(X) else A @ X.T
+
+
+def added_up(V, X):
+    """(r, D): V X."""
+    return np.ascontiguousarray((X.T @ np.ascontiguousarray(V.T)).T) if is_sparse(X) else V @ X
+
+
+def weighted(V, weight):
+    """Activations (r, n), each row counted with its weight."""
+    return V if weight is None else V * namespace(V).astype(weight, V.dtype)
+
+
+# -- coordinate descent -------------------------------------------------------------------------------
+
+
+def descended(V, G, B, n_passes, tolerance=0.0):
+    """Minimises v'Gv/2 - b'v over v >= 0 for all columns of V (r, m) and B, one coordinate after the other.
+
+    G is (r, r), or (r, r, m) where each column has its own. Ends after `n_passes` over the coordinates, or
+    when none moves by more than `tolerance` of the largest, in units in which G has a unit diagonal.
+    """
+    xp = namespace(V)
+    V = xp.asarray(V, copy=True)
+    r = V.shape[0]
+    diagonal = xp.stack([G[k, k, ...] for k in range(r)])
+    positive = diagonal > 0  # a component of zeros leaves its activations as they are
+    inverse = xp.where(positive, 1.0 / xp.where(positive, diagonal, 1.0), 0.0)
+    units = xp.sqrt(diagonal) if G.ndim == 3 else xp.sqrt(diagonal)[:, None]
+    for _ in range(n_passes):
+        before = xp.asarray(V, copy=True) if tolerance else None
+        if G.ndim == 3:
+            for k in range(r):
+                V[k, :] = xp.clip(
+                    V[k, :] + (B[k, :] - xp.sum(G[k, :, :] * V, axis=0)) * inverse[k, :], min=0.0
+                )
+        else:
+            for start in range(0, r, GROUP):
+                _descend_group(V, G, B, inverse, start, min(start + GROUP, r))
+        if tolerance:
+            moved = xp.max(xp.abs(V - before) * units)
+            if bool(moved <= tolerance * xp.max(V * units)):
+                break
+    return V
+
+
+def _descend_group(V, G, B, inverse, start, end):
+    """A pass over coordinates start to end, in place."""
+    xp = namespace(V)
+    pull = B[start:end, :] - G[start:end, :] @ V
+    for k in range(start, end):
+        i = k - start
+        step = pull[i, :] * inverse[k]
+        step = xp.maximum(step, -V[k, :])
+        V[k, :] += step
+        if k + 1 < end:
+            pull[i + 1 :, :] -= G[k + 1 : end, k][:, None] * step
+
+
+def _descended(V, G, B, penalty, n_passes, tolerance=0.0):
+    """Coordinate descent on the loss and a penalty."""
+    if penalty.l2:
+        G = G + _on_diagonal(penalty.l2, G)
+    elif penalty.l1:  # what the loss does not depend on is best at zero
+        xp = namespace(V)
+        diagonal = xp.stack([G[k, k, ...] for k in range(V.shape[0])])
+        V = xp.where(xp.reshape(diagonal, (V.shape[0], -1)) > 0, V, 0.0)
+    return descended(V, G, B - penalty.l1 if penalty.l1 else B, n_passes, tolerance)
+
+
+# -- squared error ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SquareSums:
+    """Sums over rows, each counted with its weight w; s are its activations."""
+
+    gram: object  # (r, r): s s', of complete rows
+    cross: object  # (r, D): s x'
+    grams: object  # (r (r + 1) / 2, D): s s' of rows with holes, over those observed, packed; None for none
+    total: object  # (r,): s
+    square: object  # (r,): s^2
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """The loss |x - s A|^2 / 2 over what was observed, with a penalty on activations.
+
+    By coordinate descent ("hals"), or by multiplicative updates ("mu").
+    """
+
+    solver: str = "hals"
+    penalty: Penalty = Penalty()
+
+    def rows(self, codebook, how, block):
+        """Sums of a block after a step of its activations, and their new state."""
+        if block.observed is not None:
+            whole, holed = block.apart(namespace(block.X).all(block.observed, axis=1))
+            if whole is not None and holed is not None:
+                return _in_order(block, self, codebook, how)
+            if holed is None:
+                block = replace(block, observed=None)
+        X = rows_of(block)
+        V = self._stepped(codebook, how, block, X)
+        V, state = how.extrapolated(V, block)
+        return self._sums(V, X, block), [state]
+
+    def _stepped(self, codebook, how, block, X):
+        V, G, B = self._system(codebook, block, X)
+        cold = not has_state(block)
+        if self.solver == "mu":
+            ratio = _ratio(B, _applied(G, V) + self.penalty.l1 + self.penalty.l2 * V)
+            return V * (ratio if how.exponent == 1.0 else ratio**how.exponent)
+        n_passes = how.cold_passes if cold else how.n_passes
+        return _descended(V, G, B, self.penalty, n_passes, how.tolerance)
+
+    def _system(self, codebook, block, X):
+        """Activations, their Gram matrix or matrices, and the linear term."""
+        xp, A = namespace(codebook.components), codebook.components
+        B = against(A, X)
+        V = activations(block, codebook, B if self.solver == "hals" else None)
+        if block.observed is None:
+            return V, codebook.gram, B
+        packed = codebook.table() @ xp.astype(block.observed, A.dtype).T
+        return V, xp.permute_dims(unpacked(packed, A.shape[0]), (1, 2, 0)), B
+
+    def _sums(self, V, X, block):
+        xp = namespace(V)
+        counted = weighted(V, block.weight)
+        total, square = double(xp.sum(counted, axis=1)), double(xp.sum(counted * V, axis=1))
+        cross = double(added_up(counted, X))
+        if block.observed is None:
+            return SquareSums(double(counted @ V.T), cross, None, total, square)
+        first, second = (xp.asarray(i, device=device(V)) for i in zip(*pairs(V.shape[0]), strict=True))
+        products = xp.take(counted, first, axis=0) * xp.take(V, second, axis=0)
+        grams = double(products @ xp.astype(block.observed, V.dtype))
+        return SquareSums(zeros((V.shape[0], V.shape[0]), V), cross, grams, total, square)
+
+    def components(self, sums, A, penalty, how):
+        """The components after a step, the activations being given."""
+        xp, r = namespace(A), A.shape[0]
+        G = sums.gram
+        if sums.grams is not None:
+            G = G[:, :, None] + xp.permute_dims(unpacked(sums.grams, r), (1, 2, 0))
+        if self.solver == "mu":
+            ratio = _ratio(sums.cross, _applied(G, A) + penalty.l1 + penalty.l2 * A)
+            return A * (ratio if how.exponent == 1.0 else ratio**how.exponent)
+        return _descended(A, G, sums.cross, penalty, how.n_passes)
+
+    def cost(self, sums, A, penalty, constant):
+        """The objective; `constant` is half the sum of x^2 over all that was observed."""
+        xp = namespace(A)
+        found = constant - float(xp.sum(sums.cross * A)) + 0.5 * float(xp.sum(sums.gram * (A @ A.T)))
+        if sums.grams is not None:
+            index = pairs(A.shape[0])
+            twice = xp.asarray([1.0 if i == j else 2.0 for i, j in index], device=device(A))
+            table = Codebook.of(A).table()
+            found += 0.5 * float(xp.sum(twice * xp.sum(sums.grams * table, axis=1)))
+        found += self.penalty.cost(xp.sum(sums.total), xp.sum(sums.square))
+        return found + penalty.cost(xp.sum(A), xp.sum(A * A))
+
+
+# -- Kullback-Leibler divergence ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CountSums:
+    """Sums over rows, each counted with its weight; s are its activations."""
+
+    cost: object  # (): s A - x ln s A and penalties, of the activations before the step
+    counts: object  # (r, D): s x / (s A), after it
+    exposure: object  # (r, 1): s, of complete rows
+    exposures: object  # (r, D): s of rows with holes, where observed; None for none
+    total: object  # (r,): s
+    square: object  # (r,): s^2
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The loss sum of x ln(x / s A) - x + s A over what was observed, by multiplicative updates."""
+
+    penalty: Penalty = Penalty()
+
+    def rows(self, codebook, how, block):
+        """Sums of a block after a step of its activations, and their new state."""
+        X, A = rows_of(block), codebook.components
+        V = activations(block, codebook)
+        seen = _seen(block, A)
+        exposure = codebook.totals[:, None] if seen is None else A @ seen.T
+        ratio, cost = _ratios(V, A, X, seen, block.weight)
+        xp = namespace(V)
+        counted = weighted(V, block.weight)
+        cost += self.penalty.cost(xp.sum(counted), xp.sum(counted * V))
+        V = self._grown(V, against(A, ratio), exposure, how.exponent)
+        counted = weighted(V, block.weight)
+        counts = double(added_up(counted, _ratios(V, A, X, None, None, cost=False)[0]))
+        total, square = double(xp.sum(counted, axis=1)), double(xp.sum(counted * V, axis=1))
+        if seen is None:
+            sums = CountSums(cost, counts, total[:, None], None, total, square)
+        else:
+            nothing = zeros((V.shape[0], 1), V)
+            sums = CountSums(cost, counts, nothing, double(counted @ seen), total, square)
+        return sums, [xp.asarray(V.T, copy=True)]
+
+    def _grown(self, V, counts, exposure, exponent):
+        """The multiplicative step, whose goal minimises exposure v - counts ln v + l1 v + l2 v^2 / 2."""
+        return _stepped_towards(V, counts, exposure, self.penalty, exponent)
+
+    def components(self, sums, A, penalty, how):
+        exposure = sums.exposure if sums.exposures is None else sums.exposure + sums.exposures
+        return _stepped_towards(A, sums.counts, exposure, penalty, how.exponent)
+
+    def solved(self, codebook, block, n_passes, tolerance):
+        """Activations (r, n) that minimise the loss; each row has an exponent of its own."""
+        X, A = rows_of(block), codebook.components
+        xp = namespace(A)
+        seen = _seen(block, A)
+        exposure = codebook.totals[:, None] if seen is None else A @ seen.T
+        V = kept = activations(block, codebook)
+        exponent = xp.ones_like(V[0, :])
+        lowest = xp.full_like(exponent, xp.inf)
+        for _ in range(n_passes):
+            ratio, cost = _ratios(V, A, X, seen, None, by_row=True)
+            cost = cost + self.penalty.l1 * xp.sum(V, axis=0) + 0.5 * self.penalty.l2 * xp.sum(V * V, axis=0)
+            better = cost <= lowest
+            gain = xp.where(better, lowest - cost, 0.0)
+            slow = bool(xp.all((gain <= tolerance * (xp.abs(cost) + _TINY)) | ~better)) and bool(
+                xp.any(better)
+            )
+            kept, lowest = xp.where(better, V, kept), xp.where(better, cost, lowest)
+            if slow:
+                break
+            exponent = xp.where(better, xp.clip(1.1 * exponent, max=_LARGEST_EXPONENT), 1.0)
+            if bool(xp.all(better)):
+                counts = against(A, ratio)
+            else:
+                counts = against(A, _ratios(kept, A, X, seen, None, cost=False)[0])
+            V = _stepped_towards(kept, counts, exposure, self.penalty, exponent)
+        return kept
+
+
+_LARGEST_EXPONENT = 1.95
+
+
+def _seen(block, A):
+    """(n, D) ones where there is an observation; None for complete rows."""
+    return None if block.observed is None else namespace(A).astype(block.observed, A.dtype)
+
+
+def _ratios(V, A, X, seen, weight, *, cost=True, by_row=False):
+    """x / (s A); and the sum of s A - x ln s A over what was seen, of all rows or of each."""
+    if is_sparse(X):
+        return _sparse_ratios(V, A, X, weight, cost, by_row)
+    xp = namespace(V)
+    Y = V.T @ A
+    told = None
+    if cost:
+        expected = xp.sum(Y if seen is None else Y * seen, axis=1)
+        if is_numpy(X):  # logarithms take long, and counts are mostly zero
+            rows, columns = np.nonzero(X)
+            x = X[rows, columns]
+            logs = np.bincount(
+                rows, weights=x * np.log(np.maximum(Y[rows, columns], _TINY)), minlength=len(X)
+            )
+        else:
+            logs = xp.sum(xp.where(X > 0, X * xp.log(xp.clip(Y, min=_smallest(Y))), 0.0), axis=1)
+        told = double(expected) - double(logs)
+        if not by_row:
+            told = xp.sum(told if weight is None else told * weight)
+    Y = xp.clip(Y, min=_smallest(Y))
+    return X / Y, told
+
+
+def _sparse_ratios(V, A, X, weight, cost, by_row):
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    y = np.empty(len(X.data))
+    for start in range(0, len(y), 1 << 16):  # so that what is gathered stays in the cache
+        part = slice(start, start + (1 << 16))
+        y[part] = np.einsum("ij,ij->j", V[:, rows[part]], A[:, X.indices[part]])
+    y = np.maximum(y, _TINY)
+    told = None
+    if cost:
+        logs = np.bincount(rows, weights=X.data * np.log(y), minlength=X.shape[0])
+        told = V.T @ A.sum(axis=1) - logs
+        if not by_row:
+            told = np.sum(told if weight is None else told * weight)
+    ratio = X.copy()
+    ratio.data = X.data / y
+    return ratio, told
+
+
+def _stepped_towards(V, counts, exposure, penalty, exponent):
+    xp = namespace(V)
+    base = exposure + penalty.l1
+    numerator = V * counts
+    if penalty.l2:
+        root = xp.sqrt(base * base + 4.0 * penalty.l2 * numerator)
+        goal_ratio = _ratio(2.0 * counts, base + root)
+    else:
+        goal_ratio = _ratio(counts, base)
+    plain = isinstance(exponent, float) and exponent == 1.0
+    return V * (goal_ratio if plain else goal_ratio**exponent)
+
+
+def row_costs(loss, V, A, block):
+    """(n,) the loss of each row with activations V (r, n), without penalties."""
+    X = rows_of(block)
+    xp = namespace(A)
+    if isinstance(loss, Divergence):
+        told = _ratios(V, A, X, _seen(block, A), None, by_row=True)[1]
+        values = X.data if is_sparse(X) else X
+        terms = xp.where(values > 0, values * xp.log(xp.where(values > 0, values, 1.0)), 0.0) - values
+        if is_sparse(X):
+            rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+            return told + np.bincount(rows, weights=terms, minlength=X.shape[0])
+        return told + double(xp.sum(terms, axis=1))
+    if is_sparse(X):
+        squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        return 0.5 * (squares + np.sum(V * ((A @ A.T) @ V - 2.0 * against(A, X)), axis=0))
+    R = double(X - V.T @ A)
+    return 0.5 * xp.sum(R * R if block.observed is None else xp.where(block.observed, R * R, 0.0), axis=1)
+
+
+# -- what both losses share ---------------------------------------------------------------------------
+
+
+def has_state(block):
+    """Whether activations are known already; a state of no columns keeps the place of rows until they are."""
+    return block.state is not None and block.state.shape[1] > 0
+
+
+def activations(block, codebook, pull=None):
+    """(r, n) those that the block brings; else zero for descent, or such that totals agree."""
+    A = codebook.components
+    xp, r = namespace(A), A.shape[0]
+    if has_state(block):
+        return xp.asarray(xp.astype(block.state[:, :r], A.dtype, copy=False).T, copy=True)
+    if pull is not None:
+        return xp.zeros_like(pull)
+    X = rows_of(block)
+    totals = xp.asarray(np.asarray(X.sum(axis=1)).ravel()) if is_sparse(X) else xp.sum(X, axis=1)
+    seen = _seen(block, A)
+    expected = xp.sum(codebook.totals) if seen is None else seen @ xp.sum(A, axis=0)
+    level = totals / xp.clip(expected, min=_smallest(A))
+    level = xp.where(level > 0, level, _smallest(A))
+    return xp.zeros((r, len(block)), dtype=A.dtype, device=device(A)) + xp.astype(level, A.dtype)
+
+
+def _in_order(block, loss, codebook, how):
+    """Complete rows and those with holes apart; states come back in the order of the rows."""
+    xp = namespace(block.X)
+    complete = xp.all(block.observed, axis=1)
+    parts = [replace(block.where(complete), observed=None), block.where(~complete)]
+    (first, [one]), (second, [other]) = (loss.rows(codebook, how, part) for part in parts)
+    places = xp.concat([xp.nonzero(complete)[0], xp.nonzero(~complete)[0]])
+    state = xp.take(xp.concat([one, other]), xp.argsort(places), axis=0)
+    return add(second, first), [state]
+
+
+def _applied(G, V):
+    return G @ V if G.ndim == 2 else namespace(V).sum(G * V[None, :, :], axis=1)
+
+
+def _on_diagonal(value, G):
+    xp = namespace(G)
+    unit = xp.eye(G.shape[0], dtype=G.dtype, device=device(G)) * value
+    return unit if G.ndim == 2 else unit[:, :, None]
+
+
+def _ratio(numerator, denominator):
+    """Of the multiplicative rules: where both vanish the entry stays as it is."""
+    xp = namespace(numerator)
+    positive = denominator > 0
+    return xp.where(positive, xp.clip(numerator, min=0.0) / xp.where(positive, denominator, 1.0), 1.0)
+
+
+def _smallest(array):
+    """Below which an entry counts as zero; in float32 there is less room."""
+    return _TINY if array.dtype == namespace(array).float64 else 1e-37
