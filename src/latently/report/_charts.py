@@ -1,0 +1,404 @@
+"""Charts as SVG. Colours are classes of the style sheet, so that they follow light, dark and print."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from latently.report._markup import element, join
+
+THIN = "\u202f"  # a space between thousands, which does not break
+_LETTER = 6.4  # width of one at the size of labels
+_LONGEST = 30  # letters of a label
+
+
+def swatch(position):
+    """The mark of a group: a colour and, after the eighth, another shape."""
+    return element(
+        "svg",
+        element("path", d=MARKS[position // 8 % 4], class_=f"c{position % 8}"),
+        class_="swatch",
+        viewBox="-6 -6 12 12",
+        aria_hidden="true",
+    )
+
+
+MARKS = (
+    "M-5,0A5,5 0 1 1 5,0A5,5 0 1 1 -5,0Z",
+    "M-4.5,-4.5H4.5V4.5H-4.5Z",
+    "M0,-5L5,4.2H-5Z",
+    "M0,-5.5L5.5,0L0,5.5L-5.5,0Z",
+)
+
+
+def shares(parts, described):
+    """A bar parted by colour: (position of the group, share, what it is) for each part."""
+    left, drawn = 0.0, []
+    for position, share, name in parts:
+        if share > 0:
+            mark = element(
+                "rect",
+                element("title", name),
+                x=left,
+                y=0,
+                width=share * 100,
+                height=10,
+                class_=f"c{position % 8}",
+            )
+            drawn.append(mark)
+        left += 100 * share
+    return element(
+        "svg",
+        *drawn,
+        class_="bar",
+        viewBox="0 0 100 10",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=described,
+    )
+
+
+def small_histogram(counts, described):
+    highest = max(np.max(counts), 1)
+    marks = [
+        element(
+            "rect",
+            x=float(6 * i),
+            y=float(18 - 18 * count / highest),
+            width=5,
+            height=float(18 * count / highest),
+        )
+        for i, count in enumerate(counts)
+    ]
+    return element(
+        "svg", *marks, class_="spark", viewBox=f"0 0 {6 * len(counts)} 18", role="img", aria_label=described
+    )
+
+
+def heat_map(
+    identifier,
+    values,
+    rows,
+    columns,
+    *,
+    title,
+    described,
+    row_axis,
+    column_axis,
+    limit=None,
+    best=None,
+    shades=None,
+    written=None,
+):
+    """A table of numbers in shades.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+        What is written; NaN leaves a cell empty.
+    limit : float, optional
+        The size of value that has the full shade.
+    best : tuple, optional
+        A cell to be framed.
+    shades : ndarray, optional
+        Shades between 0 and 1, in place of those of the values, which are signed.
+    written : callable, optional
+        How a value is written; by default with two decimals, so that columns line up.
+    """
+    values = np.asarray(values, dtype=float)
+    signed = shades is None
+    shades = np.clip(np.abs(values) / (limit or 1.0), 0, 1) if signed else shades
+    rows, columns = [str(name) for name in rows], [str(name) for name in columns]
+    written = written or decimals
+    texts = [[written(value) if np.isfinite(value) else "" for value in line] for line in values]
+    widest = max((len(text) for line in texts for text in line), default=1)
+    longest = _LETTER * min(_LONGEST, max(map(len, columns)))
+    width, height = max(46.0, (widest + 2) * _LETTER), 22.0
+    slanted = longest > width
+    slant = 0.72 * longest if slanted else 8.0  # what slanted names take, up and to the right
+    left = 14 + _LETTER * min(_LONGEST, max(map(len, [*rows, row_axis])))
+    top = 38 + slant
+    right = left + max(width * len(columns) + slant, _LETTER * len(column_axis))
+    drawn = [
+        element("text", row_axis, x=left - 8, y=top - 8, text_anchor="end", class_="axis"),
+        element("text", column_axis, x=left, y=14, class_="axis"),
+    ]
+    for j, name in enumerate(columns):
+        x = left + width * (j + 0.5)
+        turn = f"rotate(-45 {x:.1f} {top - 6:.1f})" if slanted else None
+        anchor = "start" if slanted else "middle"
+        drawn.append(label(name, x=x, y=top - 6, text_anchor=anchor, transform=turn))
+    for i, name in enumerate(rows):
+        y = top + height * i
+        drawn.append(label(name, x=left - 8, y=y + 15, text_anchor="end"))
+        for j, value in enumerate(values[i]):
+            if not np.isfinite(value):
+                continue
+            x, shade = left + width * j, float(shades[i, j])
+            kind = ("plus" if value >= 0 else "minus") if signed else "level"
+            drawn.append(
+                element(
+                    "g",
+                    element("title", f"{name}, {columns[j]}: {texts[i][j]}"),
+                    element(
+                        "rect",
+                        x=x + 1,
+                        y=y + 1,
+                        width=width - 2,
+                        height=height - 2,
+                        rx=2,
+                        class_=kind,
+                        fill_opacity=0.04 + 0.96 * shade,
+                    ),
+                    element(
+                        "text",
+                        texts[i][j],
+                        x=x + width / 2,
+                        y=y + 15,
+                        text_anchor="middle",
+                        class_=_ink(shade),
+                    ),
+                )
+            )
+    if best is not None:
+        i, j = best
+        drawn.append(
+            element(
+                "rect",
+                x=left + width * j,
+                y=top + height * i,
+                width=width,
+                height=height,
+                rx=3,
+                class_="frame",
+            )
+        )
+    return drawing(identifier, right, top + height * len(rows) + 6, drawn, title=title, described=described)
+
+
+def _ink(shade):
+    """Text that can be read on a shade; in between it depends on light and dark."""
+    return "on" if shade > 0.8 else "between" if shade > 0.6 else "off"
+
+
+def label(name, **attributes):
+    """A name at a place; what is too long is cut, and shown in full on hovering."""
+    if len(name) <= _LONGEST:
+        return element("text", name, **attributes)
+    return element("text", element("title", name), name[: _LONGEST - 1] + "…", **attributes)
+
+
+def convergence(identifier, history, *, objective):
+    """What the fit climbed, and how much of it was left at every iteration."""
+    history = np.asarray(history, dtype=float)
+    steps = np.arange(len(history))
+    last = history[-1]
+    left = np.abs(last - history[:-1])
+    left = np.maximum(left, max(1e-12, 1e-12 * abs(last)))
+    whole = _Panel(0, "iteration", objective, steps, history)
+    rest = _Panel(380, "iteration", "still to go", steps[:-1], np.log10(left), powers=True)
+    described = (
+        f"From {' to '.join(apart(history[0], last))} in {len(history) - 1} iterations. "
+        "On the right, the distance to the last value on a logarithmic scale."
+    )
+    return drawing(
+        identifier,
+        740,
+        250,
+        [*whole.drawn(), *rest.drawn()],
+        title="Convergence",
+        described=described,
+        fluid=True,
+    )
+
+
+class _Panel:
+    """A curve in a frame of 360 by 250."""
+
+    def __init__(self, shift, x_name, y_name, x, y, powers=False):
+        self.shift, self.x_name, self.y_name, self.x, self.y, self.powers = (
+            shift,
+            x_name,
+            y_name,
+            x,
+            y,
+            powers,
+        )
+
+    def drawn(self):
+        left, right, top, bottom = self.shift + 66, self.shift + 350, 30, 206
+        x_ticks = ticks(0, max(float(self.x[-1]), 1.0), 5, whole=True)
+        y_low, y_high = padded(float(np.min(self.y)), float(np.max(self.y)))
+        y_ticks = ticks(y_low, y_high, 5, whole=self.powers)
+        place_x = lambda x: left + (right - left) * x / max(float(self.x[-1]), 1.0)
+        place_y = lambda y: bottom - (bottom - top) * (y - y_low) / (y_high - y_low)
+        parts = [element("text", self.y_name, x=left - 50, y=16, class_="axis")]
+        for tick, shown in zip(y_ticks, tick_labels(y_ticks), strict=True):
+            shown = f"1e{shown}" if self.powers else shown
+            parts.append(
+                element("line", x1=left, x2=right, y1=place_y(tick), y2=place_y(tick), class_="grid")
+            )
+            parts.append(element("text", shown, x=left - 8, y=place_y(tick) + 4, text_anchor="end"))
+        for tick in x_ticks:
+            parts.append(element("text", f"{tick:.0f}", x=place_x(tick), y=bottom + 18, text_anchor="middle"))
+        parts.append(
+            element(
+                "text", self.x_name, x=(left + right) / 2, y=bottom + 38, text_anchor="middle", class_="axis"
+            )
+        )
+        points = thinned(self.x, self.y)
+        line = "M" + "L".join(f"{place_x(x):.1f},{place_y(y):.1f}" for x, y in points)
+        parts.append(element("path", d=line, class_="curve"))
+        parts.append(
+            element(
+                "circle", cx=float(place_x(self.x[-1])), cy=float(place_y(self.y[-1])), r=3.5, class_="dot"
+            )
+        )
+        return parts
+
+
+def thinned(x, y, most=400):
+    """Points of a curve, of a long one every so many, and the last."""
+    every = -(-len(x) // most)
+    kept = sorted({*range(0, len(x), every), len(x) - 1})
+    return [(float(x[i]), float(y[i])) for i in kept]
+
+
+def histogram(identifier, values, *, name, threshold, threshold_name):
+    """Numbers of rows over values, with a line at a threshold."""
+    finite = values[np.isfinite(values)]
+    low, high = padded(*_range_without_tail(finite, threshold))
+    counts, edges = np.histogram(
+        np.clip(finite, low, high), bins=min(60, max(8, int(2 * math.sqrt(len(finite))))), range=(low, high)
+    )
+    left, right, top, bottom = 60.0, 730.0, 30.0, 196.0
+    place_x = lambda x: left + (right - left) * (x - low) / (high - low)
+    highest = max(int(np.max(counts)), 1)
+    place_y = lambda y: bottom - (bottom - top) * y / highest
+    drawn = [element("text", "rows", x=left - 10, y=16, text_anchor="end", class_="axis")]
+    for tick in ticks(0, highest, 4, whole=True):
+        drawn.append(element("line", x1=left, x2=right, y1=place_y(tick), y2=place_y(tick), class_="grid"))
+        drawn.append(element("text", f"{tick:.0f}", x=left - 8, y=place_y(tick) + 4, text_anchor="end"))
+    for count, start, end in zip(counts, edges[:-1], edges[1:], strict=True):
+        below = threshold is not None and end <= threshold
+        if count:
+            drawn.append(
+                element(
+                    "rect",
+                    element("title", f"{count} rows between {number(start)} and {number(end)}"),
+                    x=float(place_x(start)) + 0.5,
+                    y=float(place_y(count)),
+                    width=max(float(place_x(end) - place_x(start)) - 1, 0.5),
+                    height=float(bottom - place_y(count)),
+                    class_="rare" if below else "usual",
+                )
+            )
+    x_ticks = ticks(low, high, 7)
+    for tick, shown in zip(x_ticks, tick_labels(x_ticks), strict=True):
+        drawn.append(element("text", shown, x=float(place_x(tick)), y=bottom + 18, text_anchor="middle"))
+    drawn.append(
+        element("text", name, x=(left + right) / 2, y=bottom + 38, text_anchor="middle", class_="axis")
+    )
+    if threshold is not None and low <= threshold <= high:
+        x = float(place_x(threshold))
+        near_end = x > (left + right) / 2
+        drawn.append(element("line", x1=x, x2=x, y1=top - 8, y2=bottom, class_="threshold"))
+        drawn.append(
+            element(
+                "text",
+                threshold_name,
+                x=x + (-6 if near_end else 6),
+                y=top,
+                text_anchor="end" if near_end else "start",
+                class_="strong",
+            )
+        )
+    lowest, middle, highest = (number(value) for value in np.quantile(finite, [0, 0.5, 1]))
+    described = f"{len(finite)} rows between {lowest} and {highest}, median {middle}."
+    if threshold is not None:
+        described += f" {threshold_name}: {number(threshold)}."
+    return drawing(identifier, 740, 240, drawn, title=f"Rows by {name}", described=described, fluid=True)
+
+
+def _range_without_tail(values, threshold):
+    """A range in which the bulk can be seen; what is far below is counted in the first bar."""
+    low, high = float(np.min(values)), float(np.max(values))
+    middle, quarter = np.quantile(values, [0.5, 0.25])
+    farthest = middle - 12 * max(middle - quarter, np.finfo(float).tiny)
+    if threshold is not None:
+        farthest, low = min(farthest, threshold - 0.1 * abs(high - threshold)), min(low, threshold)
+    return max(low, farthest), high
+
+
+def drawing(identifier, width, height, parts, *, title, described, fluid=False):
+    """The frame of a chart, with a name and a description for those who cannot see it.
+
+    One that is fluid shrinks with the page.
+    """
+    return element(
+        "svg",
+        element("title", title, id=f"{identifier}-title"),
+        element("desc", described, id=f"{identifier}-text"),
+        join(parts),
+        class_="chart fluid" if fluid else "chart",
+        viewBox=f"0 0 {math.ceil(width)} {math.ceil(height)}",
+        width=math.ceil(width),
+        height=math.ceil(height),
+        role="img",
+        aria_labelledby=f"{identifier}-title {identifier}-text",
+    )
+
+
+def ticks(low, high, about, whole=False):
+    """Round numbers between two."""
+    step = 10 ** math.floor(math.log10((high - low) / about))
+    step = next(step * m for m in (1, 2, 5, 10) if (high - low) / (step * m) <= about)
+    if whole:
+        step = max(1, round(step))
+    first = math.ceil(low / step - 1e-9)
+    return [step * i for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def tick_labels(found):
+    """Ticks with as many decimals as tell them apart, and no more."""
+    step = found[1] - found[0] if len(found) > 1 else 1.0
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    if digits > 6 or max(map(abs, found), default=0.0) >= 1e6:
+        return [number(tick) for tick in found]
+    return [f"{tick + 0.0:.{digits}f}".replace("-", "−") for tick in found]
+
+
+def apart(first, last):
+    """Two numbers with as many decimals as show that they differ."""
+    gap = abs(last - first)
+    digits = min(8, max(2, 1 - math.floor(math.log10(gap)))) if gap > 0 else 2
+    return tuple(f"{value:.{digits}f}".replace("-", "−") for value in (first, last))
+
+
+def padded(low, high):
+    """A range a little wider, and never empty."""
+    space = 0.04 * (high - low) or max(abs(low), 1.0) * 1e-3
+    return low - space, high + space
+
+
+def decimals(value):
+    shown = f"{value:.2f}"
+    return "0.00" if shown == "-0.00" else shown.replace("-", "−")
+
+
+def number(value):
+    """A number in as few characters as tell it."""
+    value = float(value)
+    if not math.isfinite(value):
+        return "-∞" if value < 0 else "∞"
+    size = abs(value)
+    if size >= 1e9 or 0 < size < 1e-3:
+        return f"{value:.2g}".replace("-", "−")
+    if size >= 10_000:
+        return f"{value:,.0f}".replace(",", THIN).replace("-", "−")
+    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3
+    shown = f"{value:.{digits}f}"
+    if "." in shown:
+        shown = shown.rstrip("0").rstrip(".")
+    return "0" if shown in ("-0", "") else shown.replace("-", "−")

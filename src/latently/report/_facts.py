@@ -1,0 +1,508 @@
+"""What a fitted model says of rows: plain numbers, of which the pages and charts are made.
+
+A model need not offer everything: what it has no method for is None here, and its section is left out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+
+import numpy as np
+
+from latently.metrics import adjusted_rand_score, clustering_accuracy
+
+NO_LABEL = "no label"
+MOST_DIFFERENT = 99.0  # deviations at which a difference is no longer told
+_ROWS_FOR_AXES = 2000  # of which principal axes are found
+_BLOCK = 1 << 22  # entries of X that are looked at in one go
+_RARE = 1e-3  # share of rows drawn from the model that are less probable than what is called unusual
+_DRAWN = 10_000
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows told apart: by components of the model, by classes it predicts, or by labels that were given."""
+
+    noun: str
+    names: list[str]
+    codes: np.ndarray  # (n,) positions in names
+    probabilities: np.ndarray | None = None  # (n, K)
+
+    @cached_property
+    def sizes(self):
+        return np.bincount(self.codes, minlength=len(self.names))
+
+    @property
+    def memberships(self):
+        """(n, K) how far each row belongs to each group."""
+        if self.probabilities is not None:
+            return self.probabilities
+        return (self.codes[:, None] == np.arange(len(self.names))).astype(float)
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Features of groups, over observed cells, rows counting as far as they belong to the group."""
+
+    means: np.ndarray  # (K, D)
+    deviations: np.ndarray  # (K, D) within each group
+    differences: np.ndarray  # (K, D) mean less that of the other groups, in pooled within-group deviations
+
+
+@dataclass(frozen=True)
+class Agreement:
+    accuracy: float  # share of rows at the best one-to-one assignment of components to classes
+    adjusted_rand: float
+
+
+@dataclass(frozen=True)
+class Unusual:
+    """Rows by log density, the least probable first."""
+
+    rows: np.ndarray  # all that can be compared
+    threshold: float | None  # below which one row in a thousand falls that is drawn from the model itself
+    n_below: int
+    n_left_out: int  # rows with missing cells, whose densities are of other sets of features
+
+    @property
+    def n_expected(self):
+        return _RARE * len(self.rows)
+
+
+@dataclass(frozen=True)
+class Loadings:
+    noun: str  # "factor" or "part"
+    tables: dict[str, np.ndarray]  # title -> (D, q), in deviations of the feature
+    raw: np.ndarray  # (D, number of all columns) as the model has them
+
+
+class Facts:
+    """A model and rows, and what follows from both. Everything that takes time is worked out once."""
+
+    def __init__(self, model, X, *, feature_names, labels, row_names, image_shape, units=None):
+        self.X = checked_rows(model, X)
+        self.offset, self.scale = checked_units(units, self.X.shape[1])
+        self.model = model.to("numpy") if hasattr(model, "to") else model
+        n, D = self.X.shape
+        self.image_shape = checked_image_shape(image_shape, D)
+        own_names = getattr(model, "feature_names_in_", None)
+        if feature_names is None:
+            feature_names = own_names if own_names is not None else [f"feature {j}" for j in range(D)]
+        self.feature_names = checked_names("feature_names", feature_names, D)
+        self.row_names = None if row_names is None else checked_names("row_names", row_names, n)
+        self.classes = None if labels is None else labelled(labels, n, getattr(model, "classes_", None))
+
+    def asked(self, method, some=slice(None)):
+        """What a method of the model gives for the rows, or some of them."""
+        return self._asked(method, self.X[some])
+
+    def _asked(self, method, X, model=None):
+        with warnings.catch_warnings():
+            # names of features are ours to show; the columns are the model's by agreement
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            return np.asarray(getattr(model or self.model, method)(X))
+
+    def drawn(self, n_rows):
+        """Rows that the model draws, always the same."""
+        found = self.model.sample(n_rows, random_state=0)
+        return np.asarray(found[0] if isinstance(found, tuple) else found)
+
+    @cached_property
+    def settings(self):
+        """Parameters of the estimator that are not the default."""
+        signature = inspect.signature(type(self.model).__init__).parameters
+        chosen = {}
+        for name, value in self.model.get_params(deep=False).items():
+            plain = isinstance(value, (bool, Real, str)) or hasattr(value, "get_params")
+            default = signature[name].default if name in signature else None
+            if plain and name != "verbose" and (hasattr(value, "get_params") or value != default):
+                chosen[name] = value
+        return chosen
+
+    @cached_property
+    def n_parameters(self):
+        """Free parameters of the density; None if the model does not count them."""
+        try:
+            return self.model.n_parameters() if hasattr(self.model, "n_parameters") else None
+        except TypeError:  # a classifier whose densities do not
+            return None
+
+    @property
+    def converged(self):
+        """Whether the fit ended by itself; so do those that take no steps."""
+        return bool(getattr(self.model, "converged_", True)) or not getattr(self.model, "n_iter_", 0)
+
+    def row_name(self, i):
+        return f"row {i}" if self.row_names is None else self.row_names[i]
+
+    # -- the data -----------------------------------------------------------------------------------
+
+    @cached_property
+    def missing(self):
+        """(D,) missing cells of each feature."""
+        return np.count_nonzero(np.isnan(self.X), axis=0)
+
+    @cached_property
+    def complete(self):
+        """(n,) whether nothing is missing in a row."""
+        return ~np.isnan(self.X).any(axis=1)
+
+    @cached_property
+    def everything(self):
+        """One group of all rows, for means and deviations of features."""
+        return profiles(self.X, np.ones((len(self.X), 1)))
+
+    @cached_property
+    def shown(self):
+        """The rows as readers know them."""
+        return self.X * self.scale + self.offset
+
+    @property
+    def in_other_units(self):
+        return bool(np.any(self.scale != 1.0) or np.any(self.offset != 0.0))
+
+    @property
+    def mean(self):
+        return self.everything.means[0]
+
+    @property
+    def deviation(self):
+        return self.everything.deviations[0]
+
+    # -- groups -------------------------------------------------------------------------------------
+
+    @cached_property
+    def groups(self):
+        """Components, or the classes that a classifier without components of its own predicts."""
+        if hasattr(self.model, "predict_component"):
+            codes = self.asked("predict_component").astype(int)
+            K = max(int(getattr(self.model, "n_components", 1)), codes.max() + 1)
+            return Groups("component", [f"component {k}" for k in range(K)], codes)
+        if not hasattr(self.model, "predict"):
+            return None
+        predicted = self.asked("predict")
+        if hasattr(self.model, "classes_"):
+            found = labelled(predicted, len(self.X), self.model.classes_)
+            return Groups("predicted class", found.names, found.codes)
+        probabilities = self.asked("predict_proba")
+        K = probabilities.shape[1]
+        return Groups("component", [f"component {k}" for k in range(K)], predicted.astype(int), probabilities)
+
+    @property
+    def has_groups(self):
+        """Whether rows are told apart at all."""
+        return self.groups is not None and len(self.groups.names) > 1
+
+    @property
+    def is_classifier(self):
+        return hasattr(self.model, "classes_")
+
+    @cached_property
+    def predicted(self):
+        """Classes that a classifier predicts."""
+        if not self.is_classifier:
+            return None
+        if self.groups.noun == "predicted class":
+            return self.groups
+        found = labelled(self.asked("predict"), len(self.X), self.model.classes_)
+        return Groups("predicted class", found.names, found.codes)
+
+    @cached_property
+    def profiles(self):
+        """None unless there are several groups with rows."""
+        if self.groups is None or np.count_nonzero(self.groups.sizes) < 2:
+            return None
+        return profiles(self.X, self.groups.memberships)
+
+    @cached_property
+    def _of_known_class(self):
+        """(n,) whether a row has a label."""
+        names = self.classes.names
+        return (
+            self.classes.codes != names.index(NO_LABEL) if NO_LABEL in names else np.full(len(self.X), True)
+        )
+
+    @cached_property
+    def share_predicted_right(self):
+        """Of the rows with labels, for a classifier."""
+        if self.predicted is None or self.classes is None or not self._of_known_class.any():
+            return None
+        said = np.array(self.predicted.names, dtype=object)[self.predicted.codes]
+        right = np.array(self.classes.names, dtype=object)[self.classes.codes]
+        return float(np.mean((said == right)[self._of_known_class]))
+
+    @cached_property
+    def agreement(self):
+        """Of components with the labels of rows."""
+        if (
+            self.classes is None
+            or self.is_classifier
+            or not self.has_groups
+            or not self._of_known_class.any()
+        ):
+            return None
+        both = self.classes.codes[self._of_known_class], self.groups.codes[self._of_known_class]
+        return Agreement(clustering_accuracy(*both), adjusted_rand_score(*both))
+
+    def strongest(self, scores, most):
+        """Positions of the features of highest scores (D,), in the order of the data."""
+        return np.sort(np.argsort(-scores, kind="stable")[:most])
+
+    @cached_property
+    def telling(self):
+        """(D,) how far a feature sets some group apart; how much it varies where there are no groups."""
+        if self.profiles is None:
+            return self.deviation
+        filled = self.groups.sizes > 0
+        return np.max(np.abs(self.profiles.differences[filled]), axis=0)
+
+    # -- density ------------------------------------------------------------------------------------
+
+    @cached_property
+    def score_name(self):
+        return self._scored[0]
+
+    @cached_property
+    def scores(self):
+        """(n,) log densities, or a bound of them where the model has no better; None if it has neither."""
+        return self._scored[1]
+
+    @cached_property
+    def _scored(self):
+        if not hasattr(self.model, "score_samples"):
+            return "log density", None
+        try:
+            return "log density", self.asked("score_samples")
+        except ValueError:  # it has none for these rows, such as one with too many states to be added up
+            if hasattr(self.model, "bound"):
+                return "bound of the log density", self.asked("bound")
+            return "log density", None
+
+    @cached_property
+    def unusual(self):
+        if self.scores is None:
+            return None
+        comparable = (
+            self.complete
+            if 2 * np.count_nonzero(self.complete) >= len(self.X)
+            else np.full(len(self.X), True)
+        )
+        rows = np.flatnonzero(comparable)
+        rows = rows[np.argsort(self.scores[rows], kind="stable")]
+        threshold = self._rare_score() if np.array_equal(comparable, self.complete) else None
+        n_below = 0 if threshold is None else int(np.count_nonzero(self.scores[rows] < threshold))
+        return Unusual(rows, threshold, n_below, len(self.X) - len(rows))
+
+    def _rare_score(self):
+        if not hasattr(self.model, "sample") or self.score_name != "log density":
+            return None
+        n_drawn = int(np.clip(2 * 10**7 // self.X.shape[1], 1000, _DRAWN))
+        return float(np.quantile(self._asked("score_samples", self.drawn(n_drawn)), _RARE))
+
+    # -- factors ------------------------------------------------------------------------------------
+
+    @cached_property
+    def flat(self):
+        """The model of one layer that a deep one amounts to; the model itself if it has no layers."""
+        return self.model.collapse() if hasattr(self.model, "collapse") else self.model
+
+    @cached_property
+    def factors(self):
+        """(n, q) what `transform` gives, None if there is no such."""
+        if not hasattr(self.flat, "transform"):
+            return None
+        found = self._asked("transform", self.X, self.flat)
+        return found if found.ndim == 2 and found.shape[1] else None
+
+    @property
+    def factor_noun(self):
+        return "part" if hasattr(self.model, "components_") else "factor"
+
+    @cached_property
+    def each_has_its_own_factors(self):
+        loadings = getattr(self.flat, "loadings_", None)
+        return loadings is not None and np.ndim(loadings) == 3 and len(loadings) > 1
+
+    @cached_property
+    def principal(self):
+        """(n, 2) rows on their principal axes, or (n, 1) if there is one feature only."""
+        shift = self.mean
+        scale = np.ones_like(shift) if self.image_shape else np.where(self.deviation > 0, self.deviation, 1.0)
+        filled = self._filled
+        picked = np.unique(np.linspace(0, len(filled) - 1, min(len(filled), _ROWS_FOR_AXES)).astype(int))
+        sample = (filled[picked] - shift) / scale
+        axes = np.linalg.svd(sample, full_matrices=False)[2][:2]
+        axes = axes * np.sign(axes[np.arange(len(axes)), np.argmax(np.abs(axes), axis=1)])[:, None]
+        return ((filled - shift) / scale) @ axes.T
+
+    @cached_property
+    def _filled(self):
+        if self.complete.all():
+            return self.X
+        if hasattr(self.model, "impute"):
+            return self.asked("impute")
+        return np.where(np.isnan(self.X), self.mean, self.X)
+
+    @cached_property
+    def loadings(self):
+        """Loadings of factors in deviations of the features, for a deviation of the factor."""
+        D = self.X.shape[1]
+        unit = np.where(self.deviation > 0, self.deviation, 1.0)[:, None]
+        parts = getattr(self.model, "components_", None)
+        if parts is not None and np.ndim(parts) == 2 and np.shape(parts)[1] == D:
+            return Loadings("part", {"": np.asarray(parts).T / unit}, np.asarray(parts).T)
+        loadings = getattr(self.flat, "loadings_", None)
+        if loadings is None or np.shape(loadings)[-2:-1] != (D,) or np.shape(loadings)[-1] == 0:
+            return None
+        loadings = np.asarray(loadings)
+        if loadings.ndim == 2:
+            return Loadings("factor", {"": loadings * self._factor_deviation() / unit}, loadings)
+        if loadings.ndim != 3:
+            return None
+        noun = "component" if self.flat is self.model else "sub-component"
+        tables = {f"{noun} {k}": own / unit for k, own in enumerate(loadings)}
+        return Loadings("factor", tables, np.concatenate(list(loadings), axis=1))
+
+    def _factor_deviation(self):
+        """(q,) of common factors; one where the model has them standard normal."""
+        means = getattr(self.flat, "latent_means_", None)
+        if means is None:
+            return 1.0
+        q = np.shape(means)[-1]
+        weights = np.asarray(self.flat.weights_)
+        if hasattr(self.flat, "class_prior_"):
+            weights = weights * np.asarray(self.flat.class_prior_)[:, None]
+        weights, means = weights.ravel(), np.reshape(means, (-1, q))
+        own = np.diagonal(np.reshape(self.flat.latent_covariances_, (-1, q, q)), axis1=1, axis2=2)
+        return np.sqrt(weights @ (own + (means - weights @ means) ** 2))
+
+    @cached_property
+    def noise_share(self):
+        """The share of the features' variances that the model calls noise, on average; None if not known."""
+        noise = getattr(self.flat, "noise_variance_", None)
+        if noise is None or np.shape(noise)[-1:] != self.deviation.shape:
+            return None
+        noise = np.asarray(noise)
+        if noise.ndim == 2:
+            noise = np.asarray(self.flat.weights_) @ noise
+        varies = self.deviation > 0
+        return (
+            float(np.mean(np.minimum(noise[varies] / self.deviation[varies] ** 2, 1.0)))
+            if varies.any()
+            else None
+        )
+
+
+# -- what the user gave ---------------------------------------------------------------------------------
+
+
+def checked_rows(model, X):
+    rows = np.asarray(X, dtype=np.float64)
+    if rows.ndim != 2 or not len(rows):
+        raise ValueError(f"X must have shape (n_samples, n_features) and at least one row, not {rows.shape}")
+    D = getattr(model, "n_features_in_", None)
+    if D is None:
+        raise ValueError(f"{type(model).__name__} is not fitted yet; call fit before the report")
+    if rows.shape[1] != D:
+        raise ValueError(f"X has {rows.shape[1]} features, but {type(model).__name__} was fitted to {D}")
+    if np.isinf(rows).any():
+        raise ValueError("X contains infinity; write NaN for cells that are missing")
+    return rows
+
+
+def checked_names(name, names, n):
+    names = [str(entry) for entry in names]
+    if len(names) != n:
+        raise ValueError(f"{name} must hold {n} names, not {len(names)}")
+    return names
+
+
+def checked_units(units, D):
+    """Offset and scale (D,) that lead from the model's units to those that readers know."""
+    if units is None:
+        return np.zeros(D), np.ones(D)
+    try:
+        offset, scale = (np.broadcast_to(np.asarray(part, dtype=float), (D,)) for part in units)
+    except (TypeError, ValueError):
+        raise ValueError(f"units must be an offset and a scale for each of the {D} features") from None
+    if not (np.isfinite(offset).all() and np.isfinite(scale).all() and (scale > 0).all()):
+        raise ValueError("units must be finite offsets, and scales that are positive")
+    return offset, scale
+
+
+def checked_image_shape(shape, D):
+    if shape is None:
+        return None
+    shape = tuple(int(side) for side in shape)
+    if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)) or min(shape) < 1 or np.prod(shape) != D:
+        raise ValueError(
+            f"image_shape must be (height, width), or (height, width, 3) for colours, of {D} values in all, "
+            f"not {shape}"
+        )
+    return shape
+
+
+def labelled(labels, n, order=None):
+    """Groups of rows with equal labels; those that are None, NaN or empty make one of their own, the last."""
+    labels = list(np.asarray(labels, dtype=object))
+    if len(labels) != n:
+        raise ValueError(f"labels must hold one label for each of the {n} rows, not {len(labels)}")
+    shown = [_label(label) for label in labels]
+    known = [_label(label) for label in ([] if order is None else order)]
+    numbers = all(isinstance(label, Real) for label in labels if _label(label) is not None)
+    others = {text for text in shown if text is not None} - set(known)
+    names = known + sorted(others, key=float if numbers else str)
+    if None in shown:
+        names.append(None)
+    position = {name: i for i, name in enumerate(names)}
+    codes = np.array([position[text] for text in shown])
+    return Groups("class", [NO_LABEL if name is None else name for name in names], codes)
+
+
+def _label(label):
+    """How a label is shown; None for one that is missing."""
+    if label is None or label != label or label == "":
+        return None
+    if isinstance(label, (float, np.floating)):
+        return f"{label:g}"
+    return str(label)
+
+
+def profiles(X, memberships):
+    """Means and deviations of features in groups to which rows belong with weights (n, K)."""
+    shift = np.nan_to_num(X[np.argmax(~np.isnan(X), axis=0), np.arange(X.shape[1])])  # close to the data
+    K, D = memberships.shape[1], X.shape[1]
+    weight, total, square = np.zeros((K, D)), np.zeros((K, D)), np.zeros((K, D))
+    for second in (False, True):  # squares are taken about the means, once these are known
+        means = np.divide(total, weight, out=np.zeros_like(total), where=weight > 0)
+        for rows in _blocks(*X.shape):
+            observed = ~np.isnan(X[rows])
+            there = np.where(observed, X[rows] - shift, 0.0)
+            belongs = memberships[rows].T
+            if not second:
+                weight += belongs @ observed
+                total += belongs @ there
+                continue
+            for k in np.flatnonzero(belongs.any(axis=1)):
+                square[k] += belongs[k] @ np.where(observed, (there - means[k]) ** 2, 0.0)
+    share = np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0)
+    all_weight, all_total = weight.sum(axis=0), total.sum(axis=0)
+    pooled = np.sqrt(square.sum(axis=0) / np.maximum(all_weight, np.finfo(float).tiny))
+    rest = np.divide(
+        all_total - total, all_weight - weight, out=means.copy(), where=all_weight - weight > 1e-9
+    )
+    gap = np.where(weight > 0, means - rest, 0.0)
+    rounding = 1e-12 * np.maximum(np.abs(means + shift), np.abs(shift))
+    gap = np.where(np.abs(gap) > rounding, gap, 0.0)
+    differences = np.divide(gap, pooled, out=np.sign(gap) * MOST_DIFFERENT, where=pooled > 0)
+    differences = np.clip(differences, -MOST_DIFFERENT, MOST_DIFFERENT)
+    return Profiles(means + shift, np.sqrt(square * share), differences)
+
+
+def _blocks(n, D):
+    step = max(1, _BLOCK // D)
+    return (slice(start, start + step) for start in range(0, n, step))

@@ -1,0 +1,457 @@
+"""Sections on what the model found in the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from latently.report import _charts as charts
+from latently.report._charts import number, swatch
+from latently.report._markup import element, join, script_data
+from latently.report._parts import (
+    MOST_FEATURES,
+    MOST_GROUPS,
+    Section,
+    brightness,
+    count,
+    figure,
+    percent,
+    picture,
+    plural,
+    several,
+    short,
+    signed,
+    table,
+)
+from latently.report._points import MOST_POINTS, axes_of, points
+
+_MOST_COMPONENTS = 6  # whose loadings are shown
+_MOST_UNUSUAL = 12
+_IN_A_LINE = 12  # images
+_MOST_IMAGES = 60
+_MOST_TRAITS = 4
+_FAINT = 0.5  # deviations below which a difference is not worth a word
+
+
+# -- the rows in a plane --------------------------------------------------------------------------------
+
+
+def scatter(facts):
+    payload, rows = points(facts)
+    axes, first = axes_of(facts, len(rows))
+    x_name, y_name = (axes[i][0] for i in first)
+    on_principal_axes = x_name.startswith("principal")
+    text = f"Each point is a row, drawn at its {x_name} and {y_name}. "
+    if on_principal_axes and facts.each_has_its_own_factors:
+        text += (
+            "Each component has factors of its own, which cannot share a plane, so these are principal axes "
+        )
+    elif on_principal_axes:
+        text += "The model has no plane of its own to draw, so these are principal axes "
+    if on_principal_axes:
+        text += f"of the {'images' if facts.image_shape else 'features, taken in standard deviations'}. "
+    elif facts.profiles is not None and facts.factors.shape[1] > 2:
+        text += f"Of the {plural(facts.factor_noun)}, these two tell {plural(facts.groups.noun)} apart best. "
+    if len(rows) < len(facts.X):
+        text += f"Of {count(len(facts.X))} rows {count(MOST_POINTS)} are drawn, among them the most unusual. "
+    needs = "The points need a browser that runs scripts; the table below tells where groups lie."
+    hint = "Click a group to see it alone. Drag to move; Ctrl and the wheel, or + and −, to zoom."
+    body = [
+        element("p", text),
+        element("noscript", element("p", needs)),
+        element(
+            "figure",
+            controls(payload),
+            canvases(len(rows)),
+            element("div", id="scale", hidden=True),
+            element("div", id="legend", role="group", aria_label="Show one group only"),
+            element("p", id="told", role="status", aria_live="polite"),
+            element("figcaption", hint),
+            id="scatter-figure",
+        ),
+        where_groups_lie(facts, [axes[i] for i in first]),
+        script_data("rows", payload),
+    ]
+    return Section("scatter", "The rows in a plane", join(body))
+
+
+def controls(payload):
+    colours = [
+        element("option", f"by {groups['noun']}", value=f"g{i}") for i, groups in enumerate(payload["groups"])
+    ]
+    colours += [
+        element("option", f"by {value['name']}", value=f"v{i}") for i, value in enumerate(payload["values"])
+    ]
+
+    def axis_menu(identifier, chosen):
+        names = [axis["name"] for axis in payload["axes"]]
+        options = [element("option", name, value=i, selected=i == chosen) for i, name in enumerate(names)]
+        return element("select", *options, id=identifier)
+
+    across, up = payload["first"]
+    return element(
+        "div",
+        element("label", "Colour ", element("select", *colours, id="colour")),
+        element("label", "Across ", axis_menu("across", across)),
+        element("label", "Up ", axis_menu("up", up)),
+        element(
+            "span",
+            element("button", "+", type="button", id="closer", aria_label="Zoom in"),
+            element("button", "−", type="button", id="farther", aria_label="Zoom out"),
+            element("button", "Show all", type="button", id="all"),
+            class_="buttons",
+        ),
+        class_="controls",
+    )
+
+
+def canvases(n_points):
+    """One for the points, and over it one for axes, which also takes the focus."""
+    described = (
+        f"Scatter of {several(n_points, 'row')}. Arrow keys go from point to point, plus and minus zoom, "
+        "Enter shows the group of a point alone, Escape shows all again."
+    )
+    return element(
+        "div",
+        element("canvas", id="points", aria_hidden="true"),
+        element("canvas", id="frame", tabindex=0, role="img", aria_label=described, aria_describedby="told"),
+        element("div", id="tip", hidden=True),
+        id="plot",
+    )
+
+
+def where_groups_lie(facts, axes):
+    """For those who cannot see the points."""
+    groups = facts.groups or facts.classes
+    codes = np.zeros(len(facts.X), dtype=int) if groups is None else groups.codes
+    names = ["all rows"] if groups is None else groups.names
+    lines = []
+    for k, name in enumerate(names[:MOST_GROUPS]):
+        own = codes == k
+        if own.any():
+            places = [f"{number(np.mean(values[own]))} ± {number(np.std(values[own]))}" for _, values in axes]
+            cells = [element("td", text, class_="number") for text in (count(own.sum()), *places)]
+            lines.append(element("tr", element("th", name, scope="row"), *cells))
+    heads = ["group", "rows", *(f"{name}, mean ± deviation" for name, _ in axes)]
+    return table("Where the points lie", heads, lines, folded=True)
+
+
+# -- groups ---------------------------------------------------------------------------------------------
+
+
+def components(facts):
+    if not facts.has_groups:
+        return None
+    groups, n = facts.groups, len(facts.X)
+    order = np.argsort(-groups.sizes, kind="stable")
+    lines = []
+    for k in order[:MOST_GROUPS].tolist():
+        own, share = groups.codes == k, float(groups.sizes[k] / n)
+        bar = charts.shares([(k, share, groups.names[k])], f"{percent(share)} of the rows")
+        cells = [
+            element("th", swatch(k), groups.names[k], scope="row"),
+            element("td", count(groups.sizes[k]), class_="number"),
+            element("td", percent(share), class_="number"),
+            element("td", bar, class_="wide"),
+        ]
+        if groups.probabilities is not None:
+            certainty = percent(np.mean(groups.probabilities[own, k])) if own.any() else "–"
+            cells.append(element("td", certainty, class_="number"))
+        if facts.classes is not None:
+            cells.append(element("td", composition(facts.classes, own), class_="wide"))
+        lines.append(element("tr", *cells))
+    heads = [groups.noun, "rows", "share", ""]
+    heads += ["certainty"] if groups.probabilities is not None else []
+    heads += ["classes in it"] if facts.classes is not None else []
+    text = (
+        f"The largest of {several(len(order), groups.noun)} has {percent(groups.sizes.max() / n)} of the "
+        f"rows, the smallest {percent(groups.sizes.min() / n)}."
+    )
+    if groups.probabilities is not None:
+        certain = np.mean(groups.probabilities.max(axis=1) >= 0.9)
+        text += (
+            f" {percent(certain)} of the rows belong to theirs with a probability of at least 0.9. Certainty "
+            "is the mean of this probability over the rows of a component."
+        )
+    caption = f"{plural(groups.noun).capitalize()} by size"
+    if len(order) > MOST_GROUPS:
+        caption += f": the largest {MOST_GROUPS} of {len(order)}"
+    parts = [element("p", text), table(caption, heads, lines)]
+    if facts.classes is not None:
+        names = facts.classes.names[:MOST_GROUPS]
+        keys = [element("li", swatch(c), name) for c, name in enumerate(names)]
+        parts.append(element("ul", *keys, class_="key", aria_label="Colours of the classes"))
+    return Section("components", plural(groups.noun).capitalize(), join(parts))
+
+
+def composition(classes, own):
+    sizes = np.bincount(classes.codes[own], minlength=len(classes.names))
+    total = max(int(sizes.sum()), 1)
+    shown = np.sort(np.argsort(-sizes, kind="stable")[:MOST_GROUPS]).tolist()
+    parts = [(c, float(sizes[c] / total), f"{classes.names[c]}: {several(sizes[c], 'row')}") for c in shown]
+    largest = np.argsort(-sizes, kind="stable")[:3]
+    told = ", ".join(f"{classes.names[c]} {percent(sizes[c] / total)}" for c in largest if sizes[c])
+    return charts.shares(parts, told or "no rows")
+
+
+def profiles(facts):
+    if facts.profiles is None:
+        return None
+    groups, differences = facts.groups, facts.profiles.differences
+    shown = np.sort(np.argsort(-groups.sizes, kind="stable")[:MOST_GROUPS])
+    shown = shown[groups.sizes[shown] > 0].tolist()
+    explained = (
+        f"The number compares the mean of a feature in one {groups.noun} with its mean in all other rows, in "
+        "standard deviations within groups. At 1 the two means are one such deviation apart, so that the "
+        "rows still overlap; above 3 the feature alone nearly tells them apart. It describes and is no test, "
+        "since the groups were found in the same rows."
+    )
+    draw = profile_images if facts.image_shape else profile_map
+    body = [element("p", explained), *draw(facts, groups, differences, shown)]
+    return Section("profiles", f"What sets each {groups.noun} apart", join(body))
+
+
+def profile_images(facts, groups, differences, shown):
+    names = f"from {groups.names[shown[0]]} to {groups.names[shown[-1]]}"
+    yield picture(
+        differences[shown],
+        facts,
+        limits=None,
+        n_columns=min(_IN_A_LINE, len(shown)),
+        alt=f"Differences of means of each {groups.noun}",
+        caption=f"Difference of means at every pixel, {names}: blue is higher than elsewhere, orange lower.",
+    )
+
+
+def profile_map(facts, groups, differences, shown):
+    yield element(
+        "ul",
+        *[
+            element(
+                "li",
+                swatch(k),
+                element("strong", groups.names[k]),
+                f" ({percent(groups.sizes[k] / len(facts.X))}): {traits(facts, k)}",
+            )
+            for k in shown
+        ],
+        class_="traits",
+    )
+    chosen = facts.strongest(facts.telling, MOST_FEATURES)
+    caption = f"Difference of means, {groups.noun} against the rest."
+    if len(chosen) < facts.X.shape[1]:
+        caption += f" The {len(chosen)} of {count(facts.X.shape[1])} features that differ most somewhere."
+    title = f"Features that set each {groups.noun} apart"
+    chart = charts.heat_map(
+        "profiles-map",
+        differences[np.ix_(shown, chosen)].T,
+        [facts.feature_names[j] for j in chosen],
+        [short(groups.names[k]) for k in shown],
+        title=title,
+        described="Positive where the feature is higher in the group than elsewhere, negative where lower.",
+        row_axis="feature",
+        column_axis=groups.noun,
+        limit=min(4.0, float(np.max(np.abs(differences[shown])))),
+    )
+    yield figure(chart, title, caption)
+
+
+def traits(facts, k):
+    """What is most different about a group, in words."""
+    own = facts.profiles.differences[k]
+    strongest = np.argsort(-np.abs(own), kind="stable")[:_MOST_TRAITS]
+    said = [
+        f"{'high' if own[j] > 0 else 'low'} {facts.feature_names[j]} ({signed(own[j])})"
+        for j in strongest
+        if abs(own[j]) >= _FAINT
+    ]
+    if not said:
+        return "no feature differs by half a deviation; it is told by how features go together."
+    return ", ".join(said) + "."
+
+
+# -- factors --------------------------------------------------------------------------------------------
+
+
+def loadings(facts):
+    if facts.loadings is None:
+        return None
+    title = "Loadings" if facts.loadings.noun == "factor" else "Parts"
+    draw = loading_images if facts.image_shape else loading_maps
+    return Section("loadings", title, join(draw(facts, facts.loadings)))
+
+
+def loading_images(facts, found):
+    shown = found.raw.T[:_MOST_IMAGES]
+    positive = found.noun == "part" and np.min(shown) >= 0
+    nouns = plural(found.noun).capitalize()
+    caption = f"{nouns} as images{', component by component' if len(found.tables) > 1 else ''}. "
+    caption += "" if positive else "Each is on its own scale; blue is positive, orange negative. "
+    if len(shown) < found.raw.shape[1]:
+        caption += f"The first {len(shown)} of {found.raw.shape[1]}."
+    yield picture(
+        shown,
+        facts,
+        limits=(0.0, float(np.max(shown))) if positive else None,
+        n_columns=min(_IN_A_LINE, len(shown)),
+        alt=f"{nouns} as images",
+        caption=caption,
+    )
+
+
+def loading_maps(facts, found):
+    titles = list(found.tables)
+    if len(titles) > _MOST_COMPONENTS:
+        largest = np.argsort(-np.asarray(facts.flat.weights_), kind="stable")[:_MOST_COMPONENTS]
+        titles = [titles[k] for k in np.sort(largest)]
+    tables = {title: found.tables[title] for title in titles}
+    strength = np.max(np.abs(np.concatenate(list(tables.values()), axis=1)), axis=1)
+    chosen = facts.strongest(strength, MOST_FEATURES)
+    if found.noun == "factor":
+        text = (
+            "How far each feature moves, in its own standard deviations, when a factor rises by one of its. "
+            "Features with large numbers in the same column go together; of opposite sign, one falls as the "
+            "other rises."
+        )
+        if found.raw.shape[1] > 1:
+            text += (
+                " Factors can be turned without changing the model, so look at what loads together rather "
+                "than at single numbers."
+            )
+    else:
+        text = "What each part adds to a feature, in standard deviations of the feature."
+    if len(chosen) < facts.X.shape[1]:
+        text += (
+            f" Of {count(facts.X.shape[1])} features, the {len(chosen)} with the largest numbers are shown."
+        )
+    if len(titles) < len(found.tables):
+        text += (
+            f" Of {len(found.tables)} of these maps, those of the {len(titles)} largest components are shown."
+        )
+    yield element("p", text)
+    maps = []
+    for i, (title, values) in enumerate(tables.items()):
+        name = f"Loadings{' of ' + title if title else ''}"
+        chart = charts.heat_map(
+            f"loadings{i}",
+            values[chosen],
+            [facts.feature_names[j] for j in chosen],
+            range(values.shape[1]),
+            title=name,
+            described=f"Lines are features, columns {plural(found.noun)}.",
+            row_axis="feature",
+            column_axis=found.noun + (f", {title}" if title else ""),
+            limit=float(np.max(strength)),
+        )
+        maps.append(figure(chart, name))
+    yield element("div", *maps, class_="maps")
+
+
+# -- images ---------------------------------------------------------------------------------------------
+
+
+def images(facts):
+    if facts.image_shape is None:
+        return None
+    limits = brightness(facts)
+    lines = [
+        picture(rows, facts, limits=limits, n_columns=n_columns, alt=alt, caption=caption)
+        for rows, n_columns, alt, caption in image_lines(facts, black=limits[0])
+    ]
+    return Section("images", "Images", join(lines)) if lines else None
+
+
+def image_lines(facts, black):
+    """Rows, how many of them in a line, and what they are."""
+    n, D = facts.X.shape
+    means = getattr(facts.model, "means_", None)
+    if means is not None and np.shape(means)[-1] == D:
+        means = np.reshape(means, (-1, D))[:_MOST_IMAGES]
+        yield means, min(_IN_A_LINE, len(means)), "Means", "Means of the components, in their order."
+    if hasattr(facts.model, "reconstruct"):
+        some = np.sort(np.random.default_rng(0).choice(n, min(_IN_A_LINE, n), replace=False))
+        both = np.concatenate([np.nan_to_num(facts.X[some], nan=black), facts.asked("reconstruct", some)])
+        caption = "Above, rows drawn at random; below, what the model makes of them."
+        yield both, len(some), "Rows and their reconstructions", caption
+    if hasattr(facts.model, "sample"):
+        drawn = facts.drawn(2 * _IN_A_LINE)
+        caption = "Images that the model made up, drawn from its density."
+        yield drawn, _IN_A_LINE, "Images drawn from the model", caption
+
+
+# -- unusual rows ---------------------------------------------------------------------------------------
+
+
+def unusual(facts):
+    found = facts.unusual
+    if found is None or len(found.rows) < 2 or not np.isfinite(facts.scores[found.rows]).any():
+        return None
+    text = f"The {facts.score_name} of a row says how well it fits in with what the model has learnt. "
+    if found.threshold is not None:
+        text += (
+            f"Of rows that the model draws itself, one in a thousand is below {number(found.threshold)}. Of "
+            f"these {count(len(found.rows))} rows, {count(found.n_below)} "
+            f"{'is' if found.n_below == 1 else 'are'}; about {found.n_expected:.1f} would be expected. "
+        )
+    if found.n_left_out:
+        text += (
+            f"Left out here are {several(found.n_left_out, 'row')} with missing cells: the density of fewer "
+            "features is on another scale. "
+        )
+    elif not facts.complete.all():
+        text += "Rows with missing cells have the density of fewer features, and cannot quite be compared. "
+    chart = charts.histogram(
+        "density",
+        facts.scores[found.rows],
+        name=facts.score_name,
+        threshold=found.threshold,
+        threshold_name="one in a thousand",
+    )
+    parts = [element("p", text), figure(chart, f"Rows by {facts.score_name}")]
+    shown = found.rows[:_MOST_UNUSUAL]
+    parts.append(unusual_table(facts, shown))
+    if facts.image_shape is not None:
+        limits = brightness(facts)
+        parts.append(
+            picture(
+                np.nan_to_num(facts.X[shown], nan=limits[0]),
+                facts,
+                limits=limits,
+                n_columns=len(shown),
+                alt="The least probable rows as images",
+                caption="The same rows as images, the least probable first.",
+            )
+        )
+    return Section("unusual", "Unusual rows", join(parts))
+
+
+def unusual_table(facts, rows):
+    heads = ["row", facts.score_name]
+    heads += [facts.groups.noun] if facts.has_groups else []
+    heads += ["class"] if facts.classes is not None else []
+    heads += ["furthest from its group"] if facts.image_shape is None else []
+    lines = []
+    for i in rows.tolist():
+        cells = [
+            element("th", facts.row_name(i), scope="row"),
+            element("td", number(facts.scores[i]), class_="number"),
+        ]
+        if facts.has_groups:
+            k = int(facts.groups.codes[i])
+            cells.append(element("td", swatch(k), facts.groups.names[k], class_="name"))
+        if facts.classes is not None:
+            cells.append(element("td", facts.classes.names[facts.classes.codes[i]], class_="name"))
+        if facts.image_shape is None:
+            cells.append(element("td", oddities(facts, i), class_="long"))
+        lines.append(element("tr", *cells))
+    return table(f"The {len(rows)} least probable rows", heads, lines)
+
+
+def oddities(facts, i):
+    """The features of a row that are furthest from the mean of its group, in deviations there."""
+    of_group, k = (facts.everything, 0) if facts.profiles is None else (facts.profiles, facts.groups.codes[i])
+    gap = np.nan_to_num(facts.X[i] - of_group.means[k])
+    deviation = of_group.deviations[k]
+    away = np.divide(gap, deviation, out=np.zeros_like(gap), where=deviation > 0)
+    furthest = np.argsort(-np.abs(away), kind="stable")[:2]
+    said = (f"{facts.feature_names[j]} {number(facts.shown[i, j])} ({signed(away[j])})" for j in furthest)
+    return ", ".join(said)

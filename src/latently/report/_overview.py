@@ -1,0 +1,294 @@
+"""Sections on what the model was fitted to, what it is, and how it came about."""
+
+from __future__ import annotations
+
+import inspect
+from numbers import Integral
+
+import numpy as np
+
+from latently.report import _charts as charts
+from latently.report._charts import number
+from latently.report._markup import element, join
+from latently.report._parts import (
+    MOST_FEATURES,
+    MOST_GROUPS,
+    Section,
+    count,
+    figure,
+    line,
+    percent,
+    plain,
+    plural,
+    several,
+    table,
+    words,
+)
+
+_MOST_MODELS = 12
+_MOST_LINES = 15  # of a table that stands open
+
+
+def lead(facts, grid):
+    """The report in two or three sentences."""
+    m = facts.model
+    sizes = [
+        several(int(getattr(m, f"n_{noun}s")), noun)
+        for noun in ("component", "factor")
+        if isinstance(getattr(m, f"n_{noun}s", None), Integral)
+    ]
+    text = f"{type(m).__name__}{' with ' + ' and '.join(sizes) if sizes else ''}"
+    if grid is not None:
+        text += f", the best of {count(len(grid.table))} models by {grid.criterion.label}"
+    text += "."
+    if facts.share_predicted_right is not None:
+        text += f" It predicts the class of {percent(facts.share_predicted_right)} of the rows right."
+    elif facts.agreement is not None:
+        text += f" Its components agree with the classes of {percent(facts.agreement.accuracy)} of the rows."
+    if facts.unusual is not None and facts.unusual.n_below:
+        n = facts.unusual.n_below
+        text += f" {several(n, 'row').capitalize()} {'is' if n == 1 else 'are'} unusual to it."
+    if not facts.converged:
+        text += " The fit had not converged, so take all of this with care."
+    return element("p", text, class_="lead")
+
+
+def glance(facts):
+    """The few numbers one asks for first."""
+    n, D = facts.X.shape
+    missing = int(facts.missing.sum())
+    cells = [
+        ("rows", count(n)),
+        ("features", count(D)),
+        ("missing cells", percent(missing / facts.X.size) if missing else "none"),
+    ]
+    if facts.has_groups:
+        cells.append((plural(facts.groups.noun), count(len(facts.groups.names))))
+    if facts.factors is not None:
+        cells.append((plural(facts.factor_noun), count(facts.factors.shape[1])))
+    if facts.scores is not None:
+        cells.append((f"mean {facts.score_name}", number(np.mean(facts.scores))))
+    shown = [element("div", element("dt", name), element("dd", value)) for name, value in cells]
+    return element("dl", *shown, class_="glance")
+
+
+# -- the data -------------------------------------------------------------------------------------------
+
+
+def data(facts, data_summary):
+    n, D = facts.X.shape
+    missing = int(facts.missing.sum())
+    text = f"{several(n, 'row').capitalize()} of {several(D, 'feature')}. "
+    if missing:
+        text += (
+            f"{count(missing)} cells ({percent(missing / facts.X.size)}) are missing, in "
+            f"{several(np.count_nonzero(~facts.complete), 'row')} and "
+            f"{several(np.count_nonzero(facts.missing), 'feature')}; the model goes by what was observed."
+        )
+    else:
+        text += "No cell is missing."
+    parts = [element("p", text)]
+    if data_summary:
+        entries = [
+            element("div", element("dt", str(name).replace("_", " ")), element("dd", plain(value)))
+            for name, value in data_summary.items()
+        ]
+        parts.append(element("dl", *entries, class_="facts"))
+    if facts.classes is not None:
+        parts.append(class_sizes(facts.classes))
+    parts.append(feature_table(facts))
+    return Section("data", "The data", join(parts))
+
+
+def class_sizes(classes):
+    largest = np.argsort(-classes.sizes, kind="stable")[:MOST_GROUPS]
+    listed = ", ".join(f"{classes.names[c]} ({count(classes.sizes[c])})" for c in largest if classes.sizes[c])
+    rest = len(classes.names) - len(largest)
+    more = f" and {rest} others" if rest else ""
+    return element("p", f"Rows by class: {listed}{more}.")
+
+
+def feature_table(facts):
+    n, D = facts.X.shape
+    chosen = facts.strongest(facts.telling, MOST_FEATURES)
+    with_missing = bool(facts.missing.any())
+    lines = []
+    for j in chosen:
+        name, there = facts.feature_names[j], facts.shown[~np.isnan(facts.X[:, j]), j]
+        cells = [element("th", name, scope="row")]
+        if with_missing:
+            cells.append(element("td", percent(facts.missing[j] / n), class_="number"))
+        if len(there):
+            mean, deviation = (
+                facts.mean[j] * facts.scale[j] + facts.offset[j],
+                facts.deviation[j] * facts.scale[j],
+            )
+            mean = 0.0 if abs(mean) < 1e-9 * deviation else mean  # nothing but rounding
+            shown = (mean, deviation, there.min(), there.max())
+            cells += [element("td", number(value), class_="number") for value in shown]
+            counts = np.histogram(there, bins=16, range=charts.padded(there.min(), there.max()))[0]
+            cells.append(element("td", charts.small_histogram(counts, f"distribution of {name}")))
+        else:
+            cells.append(element("td", "not observed in any row", colspan=5))
+        lines.append(element("tr", *cells))
+    heads = ["feature", *(["missing"] if with_missing else [])]
+    heads += ["mean", "deviation", "lowest", "highest", "distribution"]
+    caption = "Features, before they were standardised" if facts.in_other_units else "Features"
+    if len(chosen) < D:
+        what = "set groups apart most" if facts.profiles is not None else "vary most"
+        caption += f": the {len(chosen)} of {count(D)} that {what}"
+    return table(caption, heads, lines, folded=len(chosen) > _MOST_LINES)
+
+
+# -- the model ------------------------------------------------------------------------------------------
+
+
+def model(facts):
+    numbers = [line(name, value) for name, value in numbers_of(facts)]
+    settings = [line(name, repr(value)) for name, value in facts.settings.items()]
+    tables = [
+        table(caption, None, lines)
+        for caption, lines in (("Numbers", numbers), ("Settings that were chosen", settings))
+        if lines
+    ]
+    body = [element("p", join(in_words(facts), " ")), element("div", *tables, class_="columns")]
+    return Section("model", "The model", join(body))
+
+
+def in_words(facts):
+    """Sentences that follow from what the model has, whatever its class."""
+    m = facts.model
+    summary = (inspect.getdoc(type(m)) or "").split("\n\n")[0].replace("\n", " ").split(":")[0].strip(" .")
+    yield join([element("strong", type(m).__name__), f": {summary}." if summary else "."])
+    if facts.has_groups and facts.groups.noun == "component":
+        K = len(facts.groups.names)
+        yield f"Each row is taken to come from one of {K} components, which are found along with their sizes."
+    q = getattr(m, "n_factors", None)
+    if isinstance(q, Integral) and q > 0:
+        factors = several(q, "factor")
+        if facts.each_has_its_own_factors:
+            yield f"Each component has {factors} of its own: directions in which its rows vary together."
+        elif hasattr(facts.flat, "latent_means_"):
+            yield f"All share {factors}, and a component is a cloud in the space of these."
+        else:
+            yield f"{factors.capitalize()} {'say' if q > 1 else 'says'} what the features have in common."
+    if getattr(m, "covariance_type", None) in _COVARIANCES:
+        yield _COVARIANCES[m.covariance_type]
+    if facts.loadings is not None and facts.loadings.noun == "part":
+        yield f"Each row is put together from {several(facts.loadings.raw.shape[1], 'part')}."
+    if facts.is_classifier:
+        classes = ", ".join(str(label) for label in list(m.classes_)[:MOST_GROUPS])
+        yield f"It tells {len(m.classes_)} classes apart: {classes}."
+    if facts.noise_share is not None:
+        yield (
+            f"What it knows of a row accounts for {percent(1 - facts.noise_share)} of the variance of a "
+            "feature, on average; the rest is noise to it."
+        )
+
+
+_COVARIANCES = {
+    "full": "A component may be stretched in any direction, by a covariance matrix of its own.",
+    "tied": "Components have one shape, a covariance matrix that all share, and differ in where they are.",
+    "diag": "Within a component features vary independently, each with its own variance.",
+    "spherical": "A component is a ball, with one variance for all features.",
+}
+
+
+def numbers_of(facts):
+    m = facts.model
+    if facts.scores is not None:
+        yield f"mean {facts.score_name} of a row", number(np.mean(facts.scores))
+    if facts.n_parameters is not None:
+        yield "free parameters", count(facts.n_parameters)
+    if not facts.is_classifier and facts.scores is not None and facts.score_name == "log density":
+        for name in ("bic", "aic", "icl"):
+            if hasattr(m, name):
+                yield f"{name.upper()} (lower is better)", number(facts.asked(name))
+    if getattr(m, "n_iter_", 0):
+        yield "iterations of the fit", f"{count(m.n_iter_)}, {'' if facts.converged else 'not '}converged"
+    if facts.share_predicted_right is not None:
+        yield "rows whose class is predicted right", percent(facts.share_predicted_right)
+    if facts.agreement is not None:
+        yield "rows whose component is that of their class", percent(facts.agreement.accuracy)
+        yield "adjusted Rand index with the classes", number(facts.agreement.adjusted_rand)
+
+
+# -- the search -----------------------------------------------------------------------------------------
+
+
+def selection(grid):
+    if grid is None:
+        return None
+    best, label = grid.table.iloc[0], grid.criterion.label
+    chosen = ", ".join(f"{name} = {best[name]}" for name in grid.parameters)
+    text = (
+        f"{count(len(grid.table))} models were fitted and compared by {label} ({grid.criterion.direction}). "
+        f"The best has {chosen}."
+    )
+    if grid.at_edge:
+        text += f" It lies at the edge of the search in {' and '.join(map(words, grid.at_edge))}."
+    parts = [element("p", text)]
+    if grid.display is not None:
+        parts += grid_maps(grid.display)
+    columns = [*grid.parameters, "n_parameters", "log_likelihood"]
+    columns += [] if grid.criterion.column in columns else [grid.criterion.column]
+    heads = [label if name == grid.criterion.column else str(name).replace("_", " ") for name in columns]
+    lines = []
+    for row in grid.table.head(_MOST_MODELS).to_dict("records"):
+        cells = [element("td", _cell(row[name]), class_="number") for name in columns]
+        lines.append(element("tr", *cells, class_=None if lines else "best"))
+    caption = f"The best {len(lines)} of {count(len(grid.table))} models"
+    parts.append(table(caption, heads, lines, folded=True))
+    return Section("selection", "How the model was chosen", join(parts))
+
+
+def _cell(value):
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def grid_maps(display):
+    """A heat map for every combination of what is not on the axes; shades tell what lacks to the best."""
+    sign = 1 if display.higher_is_better else -1
+    groups = {name: np.atleast_2d(values) for name, values in display.groups.items()}
+    gaps = {name: sign * (display.best_score - values) for name, values in groups.items()}
+    widest = max(*(float(np.nanmax(gap)) for gap in gaps.values()), np.finfo(float).tiny)
+    for i, (name, values) in enumerate(groups.items()):
+        group, at = display.best
+        title = f"{display.label} of the models{', ' + name if name else ''}"
+        chart = charts.heat_map(
+            f"grid{i}",
+            values,
+            [""] if display.y_name is None else display.y_values,
+            display.x_values,
+            title=title,
+            described=f"The best is {number(display.best_score)}.",
+            row_axis="" if display.y_name is None else words(display.y_name),
+            column_axis=words(display.x_name) + (f"; {name}" if name else ""),
+            shades=1 - np.sqrt(np.clip(gaps[name] / widest, 0, 1)),
+            best=(0, *at)[-2:] if group == name else None,
+            written=number,
+        )
+        yield figure(chart, title, f"{title}. The stronger the colour, the better; the best is framed.")
+
+
+# -- the fit --------------------------------------------------------------------------------------------
+
+
+def convergence(facts):
+    history = np.asarray(getattr(facts.model, "history_", ()), dtype=float)
+    if len(history) < 2 or not np.isfinite(history).all():
+        return None
+    climbs = facts.score_name == "log density" and facts.scores is not None and history[-1] >= history[0]
+    objective = "log-likelihood per row" if climbs else "objective"
+    steps = several(facts.model.n_iter_, "iteration")
+    text = (
+        f"The fit converged after {steps}."
+        if facts.converged
+        else f"The fit was stopped after {steps}, before it had converged."
+    )
+    text += f" The {objective} went from {' to '.join(charts.apart(history[0], history[-1]))}."
+    body = [element("p", text)]
+    if len(history) > 2:
+        caption = f"Left: the {objective} at every iteration. Right: how far it still was from its end."
+        body.append(figure(charts.convergence("fit", history, objective=objective), "Convergence", caption))
+    return Section("convergence", "Convergence", join(body))

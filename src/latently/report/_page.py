@@ -1,0 +1,252 @@
+"""The page: one file that needs no other, and no network."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from latently.report._facts import Facts
+from latently.report._grid import grid_of
+from latently.report._markup import Markup, element, source_hash
+from latently.report._overview import glance, lead
+from latently.report._parts import several
+from latently.report._sections import sections
+
+
+class Report:
+    """A report as a page: shown by notebooks, or written to a file.
+
+    Attributes
+    ----------
+    html : str
+        The whole page.
+    """
+
+    def __init__(self, html):
+        self.html = html
+
+    def save(self, path):
+        """Write the page, whole or not at all, and return its path."""
+        path = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".report-", suffix=".part")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(self.html)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        return path
+
+    def _repr_html_(self):
+        frame = element(
+            "iframe",
+            srcdoc=self.html,
+            sandbox="allow-scripts",
+            width="100%",
+            height="720",
+            title="Report of a model",
+        )
+        return str(frame)
+
+
+def report(
+    model,
+    X,
+    *,
+    feature_names=None,
+    labels=None,
+    row_names=None,
+    selection=None,
+    image_shape=None,
+    title=None,
+    data_summary=None,
+    units=None,
+):
+    """What a fitted model found in rows, as a page to read and to show to others.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted mixture, factor model, classifier or factorisation. Sections for which it has no method are
+        left out.
+    X : array-like of shape (n_samples, n_features)
+        Rows in the units of the model, often those it was fitted to. NaN is a cell that was not observed.
+    feature_names : sequence of str, optional
+        By default the model's own, if it was fitted to a table with names.
+    labels : array-like of shape (n_samples,), optional
+        Classes of the rows, to compare the model with; None, NaN or empty where there is none.
+    row_names : sequence of str, optional
+        By default rows are counted from 0.
+    selection : Selection or DataFrame, optional
+        The result of `latently.selection.select` that led to the model, or its `table_`.
+    image_shape : tuple of int, optional
+        Height and width, if rows are images, and 3 after them if pixels have colours.
+    title : str, optional
+    data_summary : dict, optional
+        More about the data, as names and plain values, such as the file they came from.
+    units : pair of array-likes of shape (n_features,), optional
+        Offset and scale, if features were standardised: values are shown as x * scale + offset.
+
+    Returns
+    -------
+    Report
+        With `html` and `save(path)`; notebooks show it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from latently.mixture import MCFA
+    >>> from latently.report import report
+    >>> iris = load_iris()
+    >>> model = MCFA(n_components=3, n_factors=2, random_state=0).fit(iris.data)
+    >>> species = iris.target_names[iris.target]
+    >>> page = report(model, iris.data, feature_names=iris.feature_names, labels=species)
+    >>> "petal length" in page.html
+    True
+    >>> page.save("iris.html").name
+    'iris.html'
+    """
+    facts = Facts(
+        model,
+        X,
+        feature_names=feature_names,
+        labels=labels,
+        row_names=row_names,
+        image_shape=image_shape,
+        units=units,
+    )
+    grid = grid_of(selection)
+    if title is None:
+        n, D = facts.X.shape
+        title = f"{type(model).__name__}: {several(n, 'row')}, {several(D, 'feature')}"
+    return Report(_page(str(title), facts, grid, sections(facts, grid, data_summary or {})))
+
+
+def write_report(
+    path,
+    model,
+    X,
+    *,
+    feature_names=None,
+    labels=None,
+    row_names=None,
+    selection=None,
+    image_shape=None,
+    title=None,
+    data_summary=None,
+    units=None,
+):
+    """Write what a fitted model found in rows to one HTML file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to write; an existing file is replaced in one go.
+    model, X, feature_names, labels, row_names, selection, image_shape, title, data_summary, units
+        As for `report`.
+
+    Returns
+    -------
+    pathlib.Path
+        The path.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from latently.mixture import MFA
+    >>> from latently.report import write_report
+    >>> wine = load_wine()
+    >>> model = MFA(n_components=3, n_factors=2, random_state=0).fit(wine.data)
+    >>> write_report("wine.html", model, wine.data, feature_names=wine.feature_names).stat().st_size < 10**6
+    True
+    """
+    made = report(
+        model,
+        X,
+        feature_names=feature_names,
+        labels=labels,
+        row_names=row_names,
+        selection=selection,
+        image_shape=image_shape,
+        title=title,
+        data_summary=data_summary,
+        units=units,
+    )
+    return made.save(path)
+
+
+def _page(title, facts, grid, shown):
+    style, script = _asset("report.css"), _asset("report.js")
+    # nothing but what is in this file may run, be shown or be fetched
+    policy = (
+        f"default-src 'none'; style-src {source_hash(style)}; script-src {source_hash(script)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    links = [element("li", element("a", section.title, href=f"#{section.identifier}")) for section in shown]
+    bodies = [
+        element(
+            "section",
+            element("h2", section.title, id=f"{section.identifier}-heading"),
+            section.body,
+            id=section.identifier,
+            aria_labelledby=f"{section.identifier}-heading",
+        )
+        for section in shown
+    ]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", title),
+        Markup(f"<style>{style}</style>"),
+    )
+    body = element(
+        "body",
+        element("a", "Skip to the report", href="#report", class_="skip"),
+        element(
+            "header",
+            element("h1", title),
+            element("button", "Dark", type="button", id="theme", aria_pressed="false", title="Light or dark"),
+            lead(facts, grid),
+            glance(facts),
+        ),
+        element("nav", element("ul", *links), aria_label="Sections"),
+        element("main", *bodies, id="report", tabindex="-1"),
+        element(
+            "footer",
+            element(
+                "p",
+                f"Written by latently {_version()}. Rows, components and factors are counted from 0, as in "
+                "Python. This page is one file: it loads nothing and sends nothing.",
+            ),
+        ),
+        Markup(f"<script>{script}</script>"),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+@cache
+def _asset(name):
+    return files("latently.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _version():
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("latently")
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        return "(not installed)"
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,34 @@
+"""The sections of a report, in the order in which they are read. One that has nothing to say is None."""
+
+from __future__ import annotations
+
+from latently.report import _findings as findings
+from latently.report import _overview as overview
+from latently.report._advice import next_steps
+from latently.report._markup import element
+from latently.report._parts import Section
+
+
+def sections(facts, grid, data_summary):
+    found = [
+        overview.data(facts, data_summary),
+        overview.model(facts),
+        overview.selection(grid),
+        overview.convergence(facts),
+        findings.scatter(facts),
+        findings.components(facts),
+        findings.profiles(facts),
+        findings.loadings(facts),
+        findings.images(facts),
+        findings.unusual(facts),
+        next_things(facts, grid),
+    ]
+    return [section for section in found if section is not None]
+
+
+def next_things(facts, grid):
+    items = []
+    for step in next_steps(facts, grid):
+        code = element("pre", element("code", step.code), tabindex="0") if step.code else ""
+        items.append(element("li", element("h3", step.title), element("p", step.text), code))
+    return Section("next", "What to do next", element("ol", *items, class_="steps"))
