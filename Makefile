@@ -19,8 +19,8 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.with-demo  ## fit a mixture of factor analysers to digits, write demo-output/
-	$(BIN)/python -m latently.demo --output demo-output
+demo: $(VENV)/.with-demo  ## choose and fit a model of wines, write it and a report to demo-output/
+	$(BIN)/latently demo --output demo-output --force
 
 test: $(VENV)/.with-test  ## run all tests and doctests but the slow ones
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8
@@ -41,6 +41,8 @@ bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the G
 	$(BIN)/python benchmarks/mixtures.py
 	$(BIN)/python benchmarks/ways.py
 	$(BIN)/python benchmarks/binary.py
+	$(BIN)/python benchmarks/nmf.py
+	$(BIN)/python benchmarks/deep.py
 
 docs: $(VENV)/.with-docs  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
@@ -53,7 +55,7 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.with-demo: EXTRAS = [cli,plots]
+$(VENV)/.with-demo: EXTRAS = [cli]
 $(VENV)/.with-test: EXTRAS = [test]
 $(VENV)/.with-lint: EXTRAS = [lint]
 $(VENV)/.with-docs: EXTRAS = [docs]

@@ -1,0 +1,108 @@
+"""The command line `latently`.
+
+    latently fit wines.csv --output wines        # choose a model and keep it in the folder wines
+    latently score wines new.csv                 # use it on other rows
+
+Here is what surrounds every command: one-line errors, exit codes, Ctrl-C. The other files, in the order of
+the work: `commands` (what there is to type), `models`, `tables` and `delimited` (reading), `preparation`
+(from a table to numbers), `fitting`, `using`, `writing` and `demo`; `speaking` is the voice of all. Whatever
+needs NumPy is imported inside commands, so that `latently --help` is quick.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import traceback
+from contextlib import contextmanager
+
+USAGE, TROUBLE, INTERRUPTED = 2, 1, 130
+
+
+class Interrupted(BaseException):
+    """Ctrl-C. A KeyboardInterrupt only ends a fit of the library, which goes on with what it has."""
+
+
+def main(arguments=None):
+    """Run a command.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        What was typed after `latently`; by default what this process was started with.
+
+    Returns
+    -------
+    int
+        The exit code: 0, or 1 for trouble with data or models, or 130 after Ctrl-C. A command that was typed
+        wrongly is SystemExit with code 2.
+
+    Examples
+    --------
+    >>> from latently.cli import main
+    >>> main(["datasets", "wine", "--output", "wine.csv"])
+    Wrote 178 rows of 'wine' to 'wine.csv'
+    0
+    """
+    arguments = (sys.argv[1:] if arguments is None else list(arguments)) or ["--help"]
+    try:
+        from typer import Abort, BadParameter
+
+        from latently.cli.commands import app
+    except ImportError as error:
+        return _failed(
+            f"the command line needs {error.name}: pip install 'latently[cli]'", TROUBLE, arguments
+        )
+    usage_error = BadParameter.__base__  # typer does not export it, and versions differ in where it lives
+    try:
+        with _interruptible():
+            return app(arguments, prog_name="latently", standalone_mode=False) or 0
+    except usage_error as error:
+        command = error.ctx.command_path if error.ctx else "latently"
+        message = error.format_message().rstrip(".")
+        sys.exit(_failed(f"{message}; see {command} --help", USAGE, arguments))
+    except (Interrupted, KeyboardInterrupt, Abort):
+        return _failed("interrupted; nothing was written", INTERRUPTED, arguments)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # the reader of our output, such as head, has enough
+            return 0
+        raise
+    except MemoryError:
+        return _failed(
+            "there is not enough memory; --from-disk needs less, and so do fewer columns", TROUBLE, arguments
+        )
+    except (ValueError, OSError, ImportError) as error:
+        return _failed(str(error), TROUBLE, arguments)
+    except Exception as error:
+        hint = "" if "--debug" in arguments else "; --debug shows where"
+        return _failed(f"{type(error).__name__}: {error}{hint}", TROUBLE, arguments)
+
+
+def _failed(message, code, arguments):
+    """Says what went wrong, in one line, and gives the exit code."""
+    from latently.cli.speaking import as_json, one_line
+
+    if "--debug" in arguments and sys.exc_info()[0] is not None:
+        traceback.print_exc()
+    if "--json" in arguments:
+        print(as_json({"error": one_line(message)}))
+    print(f"latently: error: {one_line(message)}", file=sys.stderr)
+    return code
+
+
+@contextmanager
+def _interruptible():
+    """Within it Ctrl-C is Interrupted. Only the main thread is told of signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number, frame):
+        raise Interrupted
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

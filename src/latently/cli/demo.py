@@ -1,0 +1,64 @@
+"""`latently demo` and `latently datasets`: tables that come with the library.
+
+The demo is the main job as a user would do it: a table in a file, of which nothing is known but that one
+column says where each wine comes from; a model chosen by BIC; and a report of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from latently.cli.fitting import Request, fit
+from latently.cli.tables import package
+from latently.cli.using import Folder, write_page
+from latently.cli.writing import DATA, REPORT, check_file, check_kind, write_rows
+from latently.datasets import load
+
+LABEL = "label"
+COMPONENTS, FACTORS = "2..4", "3..5"  # some seconds of work
+
+
+def as_frame(dataset):
+    """A data set as a table: its features by name, and the name of its class in the column `label`."""
+    pandas = package("pandas", "csv", "a table")
+    X = np.asarray(dataset.X)
+    X = X.reshape(len(X), -1)
+    names = dataset.feature_names
+    names = [f"feature_{j}" for j in range(1, X.shape[1] + 1)] if names is None else list(map(str, names))
+    frame = pandas.DataFrame(X, columns=names)
+    if dataset.y is not None:
+        classes = dataset.class_names
+        frame[LABEL] = dataset.y if classes is None else np.asarray(classes).astype(str)[dataset.y]
+    return frame
+
+
+def write_dataset(name, folder, output, force, as_object):
+    """Writes a data set by its name; gives what `write_rows` gives."""
+    check_kind(output)
+    if output is not None:
+        check_file(output, force)
+    return write_rows([as_frame(load(name, folder))], output, force, as_object=as_object)
+
+
+def run_demo(output, force, seed, voice, scratch):
+    """Chooses a model of wines and writes it, its data and a report to the folder `output`."""
+    table = scratch / "wine.csv"
+    write_rows([as_frame(load("wine"))], table, force=False)
+    request = Request(
+        str(table), output, force, model="mcfa", k=COMPONENTS, q=FACTORS, label=LABEL, seed=seed
+    )  # fmt: skip
+
+    def then(fitted, folder):
+        (folder / DATA).write_bytes(table.read_bytes())
+        write_page(
+            folder / REPORT,
+            Folder(folder, fitted.model, fitted.record),
+            fitted.X,
+            labels=[fitted.labels[code] for code in fitted.codes],
+            row_names=None,
+            selection=fitted.selection,
+            file="wine",
+            n_rows=len(fitted.X),
+        )
+
+    return fit(request, voice, select_all=True, then=then)

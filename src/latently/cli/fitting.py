@@ -1,0 +1,296 @@
+"""`fit` and `select`: a model of the rows of a table, kept in a folder."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from latently.cli.models import DEFAULT, MODELS, build, model_named, numbers_in
+from latently.cli.preparation import (
+    IN_MEMORY_BYTES,
+    Preparation,
+    chosen_columns,
+    collect,
+    quantiles,
+    survey,
+)
+from latently.cli.speaking import counted, shown
+from latently.cli.tables import Reading, open_table, package
+from latently.cli.writing import DESCRIPTION, MODEL, SELECTION, new_folder
+from latently.core.source import open_source
+from latently.metrics import clustering_accuracy
+
+MOST_COMPONENTS, MOST_FACTORS = 6, 5  # that are tried where the user says nothing
+ROWS_TO_CHOOSE_BY = 10_000  # more are not looked at where `fit` has to choose sizes
+_FACTORS = 2  # of classifiers, where the user says nothing
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user typed for `fit` or `select`."""
+
+    data: str
+    output: str
+    force: bool = False
+    model: str | None = None
+    k: str | None = None
+    q: str | None = None
+    options: list[str] = field(default_factory=list)
+    criterion: str = "bic"
+    max_iter: int | None = None
+    tol: float | None = None
+    seed: int = 0
+    columns: list[str] = field(default_factory=list)
+    without: list[str] = field(default_factory=list)
+    label: str | None = None
+    missing: list[str] = field(default_factory=list)
+    standardise: bool | None = None
+    in_memory: bool | None = None  # None is decided by size
+    reading: Reading = field(default_factory=Reading)
+
+
+@dataclass
+class Fitted:
+    """What came of it."""
+
+    model: object
+    record: Preparation
+    X: object  # rows in the model's units, or the path of a file of them, which is there only during `then`
+    codes: np.ndarray | None  # of the labels of the rows, -1 where there is none
+    labels: list[str]  # that the codes stand for
+    selection: object | None
+    agreement: dict[str, float]  # of the model with the labels, by name
+
+
+def fit(request, voice, *, select_all=False, then=None):
+    """Fits a model and keeps it in the folder; with `select_all` sizes are chosen on all rows, however many.
+
+    `then(fitted, folder)` may add files to the folder before it takes its place.
+    """
+    with new_folder(request.output, request.force) as folder:
+        fitted = _fitted(request, voice, folder, select_all)
+        fitted.model.save(folder / MODEL)
+        if fitted.selection is not None:
+            fitted.selection.table_.to_csv(folder / SELECTION, index=False)
+        (folder / DESCRIPTION).write_text(fitted.record.to_json(), encoding="utf-8")
+        if then is not None:
+            then(fitted, folder)
+        if isinstance(fitted.X, str):
+            (folder / "rows.npy").unlink()
+    return fitted
+
+
+def _fitted(request, voice, folder, select_all):
+    table = open_table(request.data, request.reading, voice)
+    limit = {None: IN_MEMORY_BYTES, True: np.inf, False: 0}[request.in_memory]
+    found = survey(table, voice, missing=request.missing, label=request.label, limit=limit)
+    places, left_out = chosen_columns(
+        found, table, columns=request.columns, without=request.without, voice=voice
+    )
+    name = request.model or (DEFAULT if len(places) > 1 or request.q else "gaussian-mixture")
+    model = model_named(name)
+    _check_labels(request, model, name, found, voice)
+    record = _record(request, table, found, places, left_out, name, model)
+    if found.kept is None and request.in_memory is None:
+        voice.note(
+            "the table is large, so its numbers are kept in a temporary file while the model is fitted"
+        )
+    rows = collect(
+        found, table, places, record.inward, voice, scratch=folder, in_memory=request.in_memory is True
+    )
+    labels, rows = _labels(model, name, found, rows, voice)
+    sizes, grid = _sizes(request, model, rows.n_rows, len(places))
+    estimator = build(
+        model, sizes, request.options, seed=request.seed, max_iter=request.max_iter, tol=request.tol
+    )
+    selection, all_rows = None, select_all or rows.n_rows <= ROWS_TO_CHOOSE_BY
+    if grid:
+        by = rows.X if all_rows else _drawn(rows, request.seed, voice)
+        selection = _selected(estimator, by, grid, request, voice)
+        estimator.set_params(**selection.best_params_)
+    fitted = selection.best_ if selection and all_rows else _run(estimator, rows.X, labels, voice)
+    return _complete(fitted, record, rows, list(found.labels), selection)
+
+
+def _complete(fitted, record, rows, labels, selection):
+    """The record with what the fit has told."""
+    densities = []
+    if hasattr(fitted, "score_samples"):
+        scores = np.asarray(fitted.score_samples(rows.X), dtype=np.float64)
+        densities = quantiles(
+            scores - np.concatenate([record.log_volume(chunk) for chunk in chunks_of(rows.X)])
+        )
+    parameters = None if selection is None else list(selection.best_params_)
+    record = replace(
+        record,
+        densities=densities,
+        selection=None if selection is None else {"criterion": selection.criterion, "parameters": parameters},
+    )
+    return Fitted(fitted, record, rows.X, rows.codes, labels, selection, _agreement(fitted, rows, labels))
+
+
+def _agreement(model, rows, labels):
+    """The share of rows whose label the model tells, or goes with a component, at best one to one."""
+    if rows.codes is None or not hasattr(model, "predict"):
+        return {}
+    known = rows.codes >= 0
+    answers = np.asarray(model.predict(rows.X))[known]
+    if hasattr(model, "classes_"):
+        right = answers.astype(str) == np.array(labels)[rows.codes[known]]
+        return {"training_accuracy": float(right.mean())}
+    if len(np.unique(answers)) == 1:  # then there is nothing to compare
+        return {}
+    return {"clustering_accuracy": float(clustering_accuracy(rows.codes[known], answers))}
+
+
+def chunks_of(X):
+    """Rows in memory or on disk, some at a time."""
+    return [X] if isinstance(X, np.ndarray) else open_source(X).chunks()
+
+
+def _check_labels(request, model, name, found, voice):
+    if model.labels and request.label is None:
+        raise ValueError(f"the model {name} learns to tell classes; name their column with --label")
+    if request.label is None:
+        return
+    if not found.labels:
+        raise ValueError(f"the column {shown(request.label)} has no labels: every cell is missing")
+    if not model.labels:
+        classifiers = ", ".join(known for known, entry in MODELS.items() if entry.labels)
+        voice.note(
+            f"the labels are not used by the model {name}, only compared with what it finds; "
+            f"models that learn them are {classifiers}"
+        )
+    elif len(found.labels) > max(100, found.n_rows // 2):
+        raise ValueError(
+            f"the column {shown(request.label)} has {len(found.labels)} different labels "
+            f"in {found.n_rows} rows; classes are needed"
+        )
+
+
+def _record(request, table, found, places, left_out, name, model):
+    standardise = request.standardise
+    if standardise is None:  # pixels have one unit already
+        standardise = model.standardise and table.image_shape is None
+    mean, scale = np.zeros(len(places)), np.ones(len(places))
+    if standardise:
+        deviation = np.sqrt(found.squares[places] / np.maximum(found.n_seen[places], 1))
+        mean, scale = found.mean[places], np.where(deviation > 0, deviation, 1.0)
+    n_seen = int(found.n_seen[places].sum())
+    whole_image = table.image_shape is not None and len(places) == int(np.prod(table.image_shape))
+    return Preparation(
+        columns=[found.columns[place] for place in places],
+        mean=[float(value) for value in mean],
+        scale=[float(value) for value in scale],
+        standardised=bool(standardise),
+        model=name,
+        n_rows=found.n_rows,
+        n_missing=found.n_rows * len(places) - n_seen,
+        file=table.path.name,
+        left_out=[list(pair) for pair in left_out],
+        label=request.label,
+        labels=sorted(found.labels),
+        missing=[text.strip().lower() for text in request.missing],
+        image_shape=list(table.image_shape) if whole_image else None,
+        seed=request.seed,
+        densities=[],
+        selection=None,
+    )
+
+
+def _labels(model, name, found, rows, voice):
+    """Labels for the fit of a classifier, and the rows, without those that it cannot use."""
+    if not model.labels:
+        return None, rows
+    names = list(found.labels)
+    known = rows.codes >= 0
+    labels = np.array([names[code] if code >= 0 else -1 for code in rows.codes], dtype=object)
+    if known.all():
+        return labels.astype(str), rows
+    if name == "per-class":
+        if not isinstance(rows.X, np.ndarray):
+            raise ValueError("per-class needs all rows in memory, give --in-memory; or choose the model mjfa")
+        voice.note(f"{counted(int((~known).sum()), 'row')} without a label are not used")
+        return labels[known].astype(str), replace(
+            rows, X=rows.X[known], n_rows=int(known.sum()), codes=rows.codes[known]
+        )
+    voice.note(f"{counted(int((~known).sum()), 'row')} without a label help to describe the others")
+    return labels, rows
+
+
+# -- sizes -----------------------------------------------------------------------------------------------
+
+
+def _sizes(request, model, n_rows, n_columns):
+    """Parameters that are given, and the grid of those to be chosen from."""
+    sizes, grid = {}, {}
+    usual = {
+        "-k": range(1, max(1, min(MOST_COMPONENTS, n_rows // 10)) + 1),
+        "-q": range(1, max(1, min(MOST_FACTORS, n_columns - 1)) + 1),
+    }
+    for option, text, parameter in (("-k", request.k, model.k), ("-q", request.q, model.q)):
+        if parameter is None:
+            if text is not None:
+                what = "components" if option == "-k" else "factors"
+                raise ValueError(f"{option} has no meaning for {model.name}: it has no number of {what}")
+            continue
+        values = list(usual[option]) if text is None else numbers_in(text, option)
+        if len(values) == 1:
+            sizes[parameter] = values[0]
+        elif model.selectable:
+            grid[parameter] = values
+        elif text is not None:
+            raise ValueError(f"{option} must be one number for {model.name}, not {shown(text)}")
+        elif option == "-q":
+            sizes[parameter] = min(_FACTORS, n_columns)
+        elif not model.labels:
+            raise ValueError(f"{model.name} does not choose its size; give -k")
+    return sizes, grid
+
+
+def _drawn(rows, seed, voice):
+    """Some rows that sizes are chosen by."""
+    some = np.sort(np.random.default_rng(seed).choice(rows.n_rows, ROWS_TO_CHOOSE_BY, replace=False))
+    voice.note(f"sizes are chosen by {len(some)} rows drawn from {rows.n_rows}; latently select looks at all")
+    start, parts = 0, []
+    for chunk in chunks_of(rows.X):
+        here = some[(some >= start) & (some < start + len(chunk))]
+        parts.append(chunk[here - start])
+        start += len(chunk)
+    return np.concatenate(parts)
+
+
+def _selected(estimator, X, grid, request, voice):
+    package("pandas", "csv", "a choice of sizes")
+    if request.criterion == "log_likelihood" and not isinstance(X, np.ndarray):
+        raise ValueError(
+            "the criterion log_likelihood needs all rows in memory; give --in-memory, or another"
+        )
+    from latently.selection import select
+
+    with redirect_stdout(sys.stderr):  # where the library's bar belongs here
+        return select(
+            estimator, X, grid, request.criterion, random_state=request.seed, verbose=int(voice.watched)
+        )
+
+
+# -- one fit ---------------------------------------------------------------------------------------------
+
+
+def _run(estimator, X, labels, voice):
+    title = f"Fitting {type(estimator).__name__}"
+    with voice.bar(title) as moved:
+        told = "callbacks" in estimator.get_params(deep=False)
+        if told:
+            estimator.set_params(
+                callbacks=[lambda iteration: moved(iteration.number, iteration.max_iter) or None]
+            )
+        try:
+            estimator.fit(X) if labels is None else estimator.fit(X, labels)
+        finally:
+            if told:
+                estimator.set_params(callbacks=None)  # they cannot be saved, and belong to this fit
+    return estimator

@@ -1,0 +1,160 @@
+"""Which models there are by name, and their options as text."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import re
+from dataclasses import dataclass
+
+from latently.cli.speaking import shown
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the command line knows of a class without importing it."""
+
+    home: str
+    name: str
+    title: str
+    k: str | None = "n_components"  # the parameter that -k sets
+    q: str | None = "n_factors"  # the parameter that -q sets
+    kind: str = "density"  # or "deep"; or "classes", which it learns, or "parts", which rows are sums of
+
+    @property
+    def labels(self):
+        """Whether it learns from labels."""
+        return self.kind == "classes"
+
+    @property
+    def standardise(self):
+        """Whether columns are standardised unless told otherwise: parts add up from zero."""
+        return self.kind != "parts"
+
+    @property
+    def selectable(self):
+        """Whether sizes can be chosen by a criterion."""
+        return self.kind == "density"
+
+    def load(self):
+        return getattr(importlib.import_module(self.home), self.name)
+
+
+_MIXTURE, _SUPERVISED, _DEEP, _PARTS = (
+    f"latently.{name}" for name in ("mixture", "supervised", "deep", "factorization")
+)
+MODELS = {
+    "mcfa": Model(_MIXTURE, "MCFA", "clusters in one common subspace"),
+    "mfa": Model(_MIXTURE, "MFA", "mixture of factor analysers"),
+    "mppca": Model(_MIXTURE, "MPPCA", "mixture of probabilistic PCA"),
+    "gaussian-mixture": Model(_MIXTURE, "GaussianMixture", "Gaussian mixture", q=None),
+    "nested": Model(_MIXTURE, "NestedMixture", "mixture of Gaussian mixtures", q=None),
+    "fa": Model(_MIXTURE, "FactorAnalysis", "factor analysis", k=None),
+    "ppca": Model(_MIXTURE, "PPCA", "probabilistic PCA", k=None),
+    "mjfa": Model(_SUPERVISED, "MJFAClassifier", "classes in one common subspace", kind="classes"),
+    "mfm": Model(_SUPERVISED, "MFMClassifier", "factors that also carry the label", kind="classes"),
+    "per-class": Model(_SUPERVISED, "PerClass", "a density for each class", kind="classes"),
+    "dmfa": Model(_DEEP, "DMFA", "MFA with a mixture in each component", kind="deep"),
+    "dmcfa": Model(_DEEP, "DMCFA", "MCFA with a mixture in each component", kind="deep"),
+    "nmf": Model(_PARTS, "NMF", "sums of parts, none of them negative", q=None, kind="parts"),
+    "bnmf": Model(_PARTS, "BNMF", "counts as sums of causes that are on or off", q=None, kind="parts"),
+    "binary-sparse-coding": Model(
+        _PARTS, "BinarySparseCoding", "the same, of any numbers", q=None, kind="parts"
+    ),
+}
+DEFAULT = "mcfa"
+_DENSITY = "mcfa"  # of per-class, unless an option says otherwise
+# Options of estimators that a command line cannot give, or has options of its own for.
+_NOT_OPTIONS = {"callbacks", "verbose", "warm_start", "random_state", "max_iter", "tol", "class_prior"}
+
+
+def model_named(name):
+    """The model of this name."""
+    if name in MODELS:
+        return MODELS[name]
+    close = difflib.get_close_matches(name, MODELS, n=1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    raise ValueError(f"there is no model {shown(name)}{meant}; there are {', '.join(MODELS)}")
+
+
+def build(model, sizes, options, *, seed, max_iter=None, tol=None):
+    """An estimator that is not fitted; `options` are texts such as "noise=isotropic"."""
+    given = dict(_split(option) for option in options)
+    settings = dict(sizes)
+    settings |= {name: value for name, value in (("max_iter", max_iter), ("tol", tol)) if value is not None}
+    if model.name == "PerClass":
+        density = model_named(given.pop("density", _DENSITY))
+        if density.labels:
+            raise ValueError("the option density of per-class must be a model without labels, such as mfa")
+        kept = {name: size for name, size in settings.items() if name not in {"n_components", "n_factors"}}
+        kept |= {name: sizes[name] for name in (density.k, density.q) if name in sizes}
+        return model.load()(_made(density, kept, given, seed))
+    return _made(model, settings, given, seed)
+
+
+def _made(model, settings, given, seed):
+    cls = model.load()
+    parameters = inspect.signature(cls).parameters
+    sizes = {model.k, model.q}
+    allowed = [
+        name
+        for name in parameters
+        if name not in _NOT_OPTIONS | sizes and (name == "n_init" or not name.endswith("_init"))
+    ]
+    for name, text in given.items():
+        if name not in allowed:
+            raise ValueError(f"{model.name} has no option {shown(name)}; there are {', '.join(allowed)}")
+        settings = settings | {name: _typed(name, text, parameters[name].default)}
+    seeded = {"random_state": seed} if "random_state" in parameters else {}
+    return cls(**seeded, **settings)
+
+
+def _split(option):
+    name, equals, text = option.partition("=")
+    if not equals:
+        raise ValueError(f"an option is written name=value, not {shown(option)}")
+    return name.strip().replace("-", "_"), text.strip()
+
+
+def _typed(name, text, default):
+    """The text as a value of the kind that the default is; the estimator itself checks the value."""
+    word = text.lower()
+    if word == "none":
+        return None
+    if isinstance(default, bool):
+        if word not in ("true", "false"):
+            raise ValueError(f"the option {name} must be true or false, not {shown(text)}")
+        return word == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    if isinstance(default, int | float):
+        raise ValueError(f"the option {name} must be a number, not {shown(text)}")
+    return text
+
+
+_LARGEST_RANGE = 1000
+
+
+def numbers_in(text, option):
+    """The numbers that "3", "1..6" or "1,2,4..6" names, in ascending order.
+
+    Examples
+    --------
+    >>> from latently.cli.models import numbers_in
+    >>> numbers_in("1..3,8", "-k")
+    [1, 2, 3, 8]
+    """
+    found = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})\s*(?:\.\.\s*(\d{1,6})\s*)?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not first <= last < first + _LARGEST_RANGE:
+            raise ValueError(
+                f"{option} takes a number, a range such as 1..6 or several with commas, not {shown(text)}"
+            )
+        found |= set(range(first, last + 1))
+    return sorted(found)

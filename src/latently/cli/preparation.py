@@ -1,0 +1,501 @@
+"""From a table to numbers, and the record of how, so that later rows are treated alike.
+
+The first reading finds out what each column holds; text, constants and the like are left out, and said so.
+Rows that are few are kept as they are read; many are read again and written to a temporary file, from which
+the library fits in flat memory.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from latently.cli.speaking import counted, listed, shown
+from latently.core.source import RowWriter
+
+IN_MEMORY_BYTES = 256_000_000  # numbers of a table beyond which they stay on disk
+MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", ".", "missing")  # in small letters
+FORMAT_VERSION = 1
+_LARGEST_VALUE = 1e150  # of a cell; squares of larger ones overflow
+_LARGEST_NUMBER = 1e299  # in a record
+_LARGEST_RECORD = 200_000_000  # bytes
+_ENOUGH_TO_COUNT = 10  # rows; fewer may be numbers that happen to follow each other
+_PROBABILITIES = np.unique(
+    np.r_[0, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, np.arange(1, 100) / 100, 0.995, 0.999, 1]
+)
+
+
+# -- cells -----------------------------------------------------------------------------------------------
+
+
+def numbers_of(frame, missing, decimal="."):
+    """(n, C) numbers of a data frame, NaN where there are none, and (n, C) whether there is text instead."""
+    import pandas
+
+    values = np.full(frame.shape, np.nan)
+    is_text = np.zeros(frame.shape, dtype=bool)
+    plain = np.array([getattr(dtype, "kind", "O") in "biuf" for dtype in frame.dtypes], dtype=bool)
+    if plain.any():
+        values[:, plain] = frame.iloc[:, np.flatnonzero(plain)].to_numpy(dtype=np.float64, na_value=np.nan)
+    places = np.flatnonzero(~plain)
+    if len(places):
+        cells = frame.iloc[:, places].astype(object).to_numpy().ravel()
+        found, text = _numbers_in_cells(pandas.Series(cells, dtype=object), missing, decimal)
+        values[:, places], is_text[:, places] = found.reshape(-1, len(places)), text.reshape(-1, len(places))
+    return values, is_text
+
+
+def _numbers_in_cells(cells, missing, decimal):
+    import pandas
+
+    def parsed(texts):
+        if decimal == ",":
+            texts = texts.map(lambda cell: cell.replace(",", ".") if isinstance(cell, str) else cell)
+        try:
+            return pandas.to_numeric(texts, errors="coerce").to_numpy(
+                dtype=np.float64, na_value=np.nan, copy=True
+            )
+        except (TypeError, ValueError, OverflowError):  # cells that are lists and the like
+            return parsed(texts.map(lambda cell: cell if isinstance(cell, str | int | float) else str(cell)))
+
+    values = parsed(cells)
+    unclear = np.isnan(values)
+    is_text = np.zeros(len(cells), dtype=bool)
+    if unclear.any():
+        rest = cells[unclear]
+        absent = rest.isna() | rest.map(lambda cell: str(cell).strip().lower()).isin(missing)
+        is_text[unclear] = ~absent.to_numpy(dtype=bool)
+    odd = np.isinf(values)
+    if odd.any():  # "inf" is a number, unless it was said to stand for a missing one
+        gone = cells[odd].map(lambda cell: str(cell).strip().lower()).isin(missing).to_numpy(dtype=bool)
+        values[np.flatnonzero(odd)[gone]] = np.nan
+    return values, is_text
+
+
+def texts_of(column, missing):
+    """Cells as text, None where there is nothing; whole numbers without a point."""
+    return [_text_of(cell, missing) for cell in column.tolist()]
+
+
+def _text_of(cell, missing):
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return None
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    text = str(cell).strip()
+    return None if text.lower() in missing else text
+
+
+# -- what columns hold -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Survey:
+    """What a reading of the table tells of its columns, by their place."""
+
+    columns: list[str]
+    missing: tuple[str, ...]
+    decimal: str
+    label: str | None
+    n_rows: int = 0
+    labels: dict[str, int] = field(default_factory=dict)  # the classes, in the order they come
+    codes: list = field(default_factory=list)  # of the rows of each frame, -1 without a label
+    kept: list | None = field(default_factory=list)  # the numbers of each frame; None when they are too many
+
+    def __post_init__(self):
+        n = len(self.columns)
+        self.n_seen, self.n_text, self.n_infinite = (np.zeros(n, dtype=int) for _ in range(3))
+        self.mean, self.squares = np.zeros(n), np.zeros(n)
+        self.least, self.most = np.full(n, np.inf), np.full(n, -np.inf)
+        self.counts_rows = np.ones(n, dtype=bool)  # whether each value is one more than that above it
+        self.last = np.full(n, np.nan)
+        self.examples = [None] * n
+
+    def add(self, frame, limit):
+        """Takes the next rows; their numbers are kept as long as there are no more bytes than `limit`."""
+        values, is_text = numbers_of(frame, self.missing, self.decimal)
+        if self.label is not None:
+            texts = texts_of(frame[self.label], self.missing)
+            codes = [-1 if text is None else self.labels.setdefault(text, len(self.labels)) for text in texts]
+            self.codes.append(np.array(codes, dtype=np.int64))
+        for place in np.flatnonzero(is_text.any(axis=0) & (self.n_text == 0)):
+            self.examples[place] = str(frame.iloc[int(np.argmax(is_text[:, place])), place])
+        self.n_text += is_text.sum(axis=0)
+        self._add_numbers(values)
+        self.n_rows += len(values)
+        if self.kept is not None:
+            self.kept.append(values)
+            if values.shape[1] * self.n_rows * 8 > limit:
+                self.kept = None
+
+    def _add_numbers(self, values):
+        self.n_infinite += np.isinf(values).sum(axis=0)
+        finite = np.isfinite(values)
+        n = finite.sum(axis=0)
+        rows = np.where(finite, values, 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = rows.sum(axis=0) / np.maximum(n, 1)
+            squares = np.where(finite, (values - mean) ** 2, 0.0).sum(axis=0)
+            total = self.n_seen + n
+            step = mean - self.mean
+            self.squares += squares + step**2 * self.n_seen * n / np.maximum(total, 1)
+            self.mean += np.where(n > 0, step * n / np.maximum(total, 1), 0.0)
+            self.n_seen = total
+            self.least = np.fmin(self.least, np.where(finite, values, np.inf).min(axis=0))
+            self.most = np.fmax(self.most, np.where(finite, values, -np.inf).max(axis=0))
+            above = np.vstack([self.last if self.n_rows else values[0] - 1, values[:-1]])
+            self.counts_rows &= np.all(values == above + 1, axis=0)
+        self.last = values[-1]
+
+
+def survey(table, voice, *, missing=(), label=None, limit=IN_MEMORY_BYTES):
+    """Reads the table once."""
+    missing = (*MISSING, *(text.strip().lower() for text in missing))
+    if label is not None and label not in table.columns:
+        raise ValueError(_no_column(label, table.columns))
+    decimal = table.dialect.decimal if table.dialect else "."
+    found = Survey(table.columns, missing, decimal, label)
+    if table.n_rows is not None and table.n_rows * len(table.columns) * 8 > limit:
+        found.kept = None
+    for frame in table.read(voice, missing, [] if label is None else [label]):
+        found.add(frame, limit)
+    if found.n_rows == 0:
+        raise ValueError(f"the file {shown(table.path)} has no rows")
+    return found
+
+
+def _no_column(name, columns):
+    close = difflib.get_close_matches(name, columns, n=1)
+    meant = f"; did you mean {shown(close[0])}?" if close else ""
+    return f"the data have no column {shown(name)}{meant}; they have {listed(columns)}"
+
+
+# -- which columns are used ------------------------------------------------------------------------------
+
+
+def chosen_columns(found, table, *, columns=(), without=(), voice):
+    """Places of the columns to be used, and name and reason of those left out."""
+    names = found.columns
+    wanted = _places(columns, names)
+    unwanted = set(_places(without, names))
+    demanded = bool(wanted)
+    left_out = []
+    kept = []
+    for place in wanted or range(len(names)):
+        name = names[place]
+        if name in table.beside and not demanded:
+            continue
+        if name == found.label:
+            if demanded:
+                raise ValueError(f"the column {shown(name)} holds the labels, so it cannot be a feature too")
+            continue
+        if place in unwanted:
+            left_out.append((name, "not wanted"))
+            continue
+        reason = _why_not(found, place)
+        if reason is None:
+            kept.append(place)
+        elif demanded:
+            raise ValueError(f"the column {shown(name)} cannot be used: it {reason}{_cure(found, place)}")
+        else:
+            left_out.append((name, f"it {reason}"))
+    if not demanded:
+        kept, left_out = _without_flat(found, kept, left_out, table)
+    if not kept:
+        reasons = "; ".join(f"{shown(name)}: {reason}" for name, reason in left_out[:3])
+        raise ValueError(f"no column of {shown(table.path)} can be used ({reasons})")
+    _tell(found, table, kept, left_out, voice)
+    return kept, left_out
+
+
+def _places(patterns, names):
+    """Columns that are named, by name or pattern, in one text or several, with commas between them."""
+    by_name = {name: place for place, name in enumerate(names)}
+    places = {}
+    for pattern in patterns:
+        for part in [pattern] if pattern in by_name else pattern.split(","):
+            part = part if part in by_name else part.strip()
+            if part in by_name:
+                places[by_name[part]] = None
+                continue
+            matching = (
+                [by_name[name] for name in names if fnmatch.fnmatchcase(name, part)] if "*" in part else []
+            )
+            if not matching:
+                raise ValueError(_no_column(part, names))
+            places |= dict.fromkeys(matching)
+    return list(places)
+
+
+def _why_not(found, place):
+    """Why the column cannot be used; None if it can."""
+    n_text, n_seen = found.n_text[place], found.n_seen[place]
+    if n_text:
+        share = f" in {counted(n_text, 'cell')}, and numbers in {n_seen}" if n_seen else ""
+        return f"holds text such as {shown(found.examples[place], 30)}{share}"
+    if found.n_infinite[place]:
+        return f"holds infinite values in {counted(found.n_infinite[place], 'cell')}"
+    if n_seen == 0:
+        return "has no values at all"
+    largest = max(abs(found.least[place]), abs(found.most[place]))
+    return f"holds values as large as {largest:.3g}; rescale it" if largest > _LARGEST_VALUE else None
+
+
+def _cure(found, place):
+    """What to do about text in a column that was asked for."""
+    if not found.n_text[place] or not found.n_seen[place]:
+        return ""
+    return f"; if that text stands for nothing, give --missing {shown(found.examples[place], 30)}"
+
+
+def _without_flat(found, kept, left_out, table):
+    """Leaves out columns that say nothing: constants, and numbers of rows. Images keep all pixels."""
+    if table.image_shape:
+        return kept, left_out
+    useful = []
+    for place in kept:
+        name = found.columns[place]
+        if found.least[place] == found.most[place]:
+            left_out.append((name, f"it is always {found.least[place]:g}"))
+        elif table.named and found.n_rows >= _ENOUGH_TO_COUNT and len(kept) > 1 and found.counts_rows[place]:
+            left_out.append((name, f"it numbers the rows, {found.least[place]:g} to {found.most[place]:g}"))
+        else:
+            useful.append(place)
+    return useful, left_out
+
+
+def _tell(found, table, kept, left_out, voice):
+    reasons = [(name, reason) for name, reason in left_out if reason != "not wanted"]
+    for name, reason in reasons[:5]:
+        place = found.columns.index(name)
+        voice.note(f"column {shown(name)} is left out: {reason}{_cure(found, place)}")
+    if len(reasons) > 5:
+        voice.note(f"{len(reasons) - 5} more columns are left out; description.json lists them")
+    holes = found.n_rows * len(kept) - int(found.n_seen[kept].sum())
+    if holes:
+        cells = found.n_rows * len(kept)
+        voice.note(f"{holes} of {cells} cells are missing; the model goes by what was observed")
+
+
+# -- the record ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How rows become what the model is fitted to, and what else later commands need to know."""
+
+    columns: list[str]
+    mean: list[float]  # subtracted from each column
+    scale: list[float]  # which is then divided by it
+    standardised: bool
+    model: str
+    n_rows: int
+    n_missing: int
+    file: str
+    left_out: list[list[str]]  # pairs of name and reason
+    label: str | None
+    labels: list[str]
+    missing: list[str]
+    image_shape: list[int] | None
+    seed: int
+    densities: list[float]  # quantiles of log densities of the rows fitted to, in the user's units, if any
+    selection: dict | None  # criterion and parameters of the table in selection.csv
+
+    def inward(self, values):
+        """Rows in the model's units."""
+        return (values - np.array(self.mean)) / np.array(self.scale)
+
+    def outward(self, rows):
+        """Rows in the user's units."""
+        return rows * np.array(self.scale) + np.array(self.mean)
+
+    def log_volume(self, values):
+        """(n,) what a log density in the model's units is too large by, of what was observed of each row."""
+        return ~np.isnan(values) @ np.log(np.array(self.scale))
+
+    def threshold(self, acceptance_rate):
+        """The log density that this share of the rows fitted to reaches."""
+        return float(np.interp(1 - acceptance_rate, _PROBABILITIES, self.densities))
+
+    def to_json(self):
+        content = {"format": "latently fit", "format_version": FORMAT_VERSION, **asdict(self)}
+        return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def quantiles(scores):
+    """Of log densities, for a record."""
+    within = np.clip(scores, -_LARGEST_NUMBER, _LARGEST_NUMBER)  # a density may be zero in floating point
+    return [float(value) for value in np.quantile(within, _PROBABILITIES)]
+
+
+def read_preparation(path):
+    """The record in a file, which anybody may have written: nothing is trusted before it was checked."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(
+            f"{shown(path.parent)} is no folder that latently fit or select wrote: it has no {path.name}"
+        )
+    if path.stat().st_size > _LARGEST_RECORD:
+        raise ValueError(f"the file {shown(path)} is too large to be a description")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        if not isinstance(content, dict) or content.pop("format", None) != "latently fit":
+            raise ValueError("it was not written by latently")
+        version = content.pop("format_version", None)
+        if version != FORMAT_VERSION:
+            raise ValueError(f"it has format version {version!r}, and this latently reads {FORMAT_VERSION}")
+        if set(content) != set(_CHECKS):
+            raise ValueError(f"it lacks or adds entries: {listed(sorted(set(content) ^ set(_CHECKS)))}")
+        for name, check in _CHECKS.items():
+            if not check(content[name]):
+                raise ValueError(f"its entry {name} is not valid")
+        record = Preparation(**content)
+        _check_together(record)
+    except (ValueError, RecursionError, OverflowError) as error:
+        raise ValueError(f"the description {shown(path)} cannot be used: {error}") from error
+    return record
+
+
+def _no_number(text):
+    raise ValueError(f"it holds {text}, which is no number")
+
+
+def _text(value):
+    return isinstance(value, str)
+
+
+def _count(value):
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def _number(value):
+    return type(value) in (int, float) and abs(value) <= _LARGEST_NUMBER
+
+
+def _all(check):
+    return lambda values: isinstance(values, list) and all(map(check, values))
+
+
+def _or_none(check):
+    return lambda value: value is None or check(value)
+
+
+def _different_texts(values):
+    return _all(_text)(values) and len(set(values)) == len(values)
+
+
+def _pair(value):
+    return _all(_text)(value) and len(value) == 2
+
+
+def _selection(value):
+    return (
+        isinstance(value, dict)
+        and set(value) == {"criterion", "parameters"}
+        and value["criterion"] in ("bic", "aic", "icl", "log_likelihood")
+        and _different_texts(value["parameters"])
+    )
+
+
+_CHECKS = {
+    "columns": lambda value: _different_texts(value) and len(value) > 0,
+    "mean": _all(_number),
+    "scale": _all(lambda value: _number(value) and value > 0),
+    "standardised": lambda value: type(value) is bool,
+    "model": _text,
+    "n_rows": _count,
+    "n_missing": _count,
+    "file": _text,
+    "left_out": _all(_pair),
+    "label": _or_none(_text),
+    "labels": _different_texts,
+    "missing": _all(_text),
+    "image_shape": _or_none(lambda value: _all(_count)(value) and 2 <= len(value) <= 3),
+    "seed": _count,
+    "densities": _all(_number),
+    "selection": _or_none(_selection),
+}
+
+
+def _check_together(record):
+    n = len(record.columns)
+    if len(record.mean) != n or len(record.scale) != n:
+        raise ValueError("mean and scale do not have an entry for every column")
+    if record.image_shape is not None and math.prod(record.image_shape) != n:
+        raise ValueError("image_shape does not go with the number of columns")
+    if len(record.densities) not in (0, len(_PROBABILITIES)) or np.any(np.diff(record.densities) < 0):
+        raise ValueError("densities are not ascending quantiles")
+
+
+# -- rows in the model's units ---------------------------------------------------------------------------
+
+
+@dataclass
+class Rows:
+    """Rows for a fit: an array, or the path of a .npy file, in the model's units."""
+
+    X: object
+    n_rows: int
+    codes: np.ndarray | None  # of labels, -1 where there is none
+
+
+def collect(found, table, places, inward, voice, *, scratch, in_memory):
+    """The rows that were surveyed. They are read a second time if they were too many to keep."""
+    codes = np.concatenate(found.codes) if found.codes else None
+    if found.kept is not None:
+        X = np.concatenate([values[:, places] for values in found.kept])
+        found.kept = None
+        return Rows(inward(X), found.n_rows, codes)
+    frames = (
+        inward(numbers_of(frame.iloc[:, places], found.missing, found.decimal)[0])
+        for frame in table.read(voice, found.missing, [])
+    )
+    if in_memory:
+        return Rows(np.concatenate(list(frames)), found.n_rows, codes)
+    path = scratch / "rows.npy"
+    with RowWriter(path) as file:
+        for values in frames:
+            file.write(values)
+    if file.n_rows != found.n_rows:
+        raise ValueError(f"the file {shown(table.path)} changed while it was read")
+    return Rows(str(path), found.n_rows, codes)
+
+
+def matching_columns(table, record):
+    """The table's names of the columns that a model knows; a file that has no names goes by place."""
+    missing = [name for name in record.columns if name not in table.columns]
+    if not missing:
+        return record.columns
+    if table.named:
+        more = f", and {len(missing) - 1} more of the model's columns are missing" if len(missing) > 1 else ""
+        raise ValueError(_no_column(missing[0], table.columns) + more)
+    numbered = [name for name in table.columns if name.startswith(("column_", "pixel_"))]
+    if len(numbered) != len(record.columns):
+        raise ValueError(
+            f"the data have {counted(len(numbered), 'column')}, "
+            f"but the model was fitted to {len(record.columns)}"
+        )
+    return numbered
+
+
+def later_rows(frame, names, missing, decimal):
+    """(n, D) numbers in the user's units of the columns of these names."""
+    known = frame[names]
+    values, is_text = numbers_of(known, missing, decimal)
+    if is_text.any():
+        row, place = np.argwhere(is_text)[0]
+        example = shown(known.iloc[int(row), int(place)], 30)
+        raise ValueError(
+            f"the column {shown(names[place])} holds text such as {example}, but the model was fitted to "
+            f"numbers; if it stands for nothing, give --missing {example}"
+        )
+    if np.isinf(values).any():
+        place = np.argwhere(np.isinf(values))[0][1]
+        raise ValueError(f"the column {shown(names[place])} holds infinite values")
+    return values

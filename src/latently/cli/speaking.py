@@ -1,0 +1,146 @@
+"""What commands say: results on stdout, notes and progress on stderr.
+
+Names of files and cells of tables may hold anything. Nothing that is said here is read as markup, and
+characters that would steer a terminal are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import warnings
+from contextlib import contextmanager
+
+_LONGEST = 2000  # characters of a line
+
+
+def one_line(text):
+    """The text without breaks of lines, and with whatever is not printable as an escape.
+
+    Examples
+    --------
+    >>> from latently.cli.speaking import one_line
+    >>> print(one_line("two\\nlines and \\x1b[31mcolour"))
+    two lines and \\x1b[31mcolour
+    """
+    text = " ".join(str(text).split())
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def shown(text, longest=300):
+    """A name or cell of the user's in quotes, cut if it is long."""
+    text = str(text)
+    return one_line(repr(text if len(text) <= longest else text[: longest - 3] + "..."))
+
+
+def listed(texts, most=5):
+    """Names of the user's, the first few of them."""
+    texts = list(texts)
+    more = f" and {len(texts) - most} others" if len(texts) > most else ""
+    return ", ".join(shown(text, 60) for text in texts[:most]) + more
+
+
+def counted(number, what):
+    """A number with its noun."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def as_json(facts):
+    """One line of JSON. It has no infinities, so these are null."""
+    return json.dumps(_plain(facts), ensure_ascii=True, allow_nan=False)
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+class Voice:
+    """The voice of one command; within its context the library's warnings are notes."""
+
+    def __init__(self, json=False):
+        self.json = json
+        self.notes = []
+
+    def __enter__(self):
+        self._catching = warnings.catch_warnings()
+        self._catching.__enter__()
+        warnings.simplefilter("ignore")  # what concerns programmers
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: self.note(str(message))
+        return self
+
+    def __exit__(self, *error):
+        self._catching.__exit__(*error)
+
+    def note(self, text):
+        """Something that the user should know, said once."""
+        text = one_line(text)
+        if text not in self.notes:
+            self.notes.append(text)
+            print(f"latently: note: {text}", file=sys.stderr)
+
+    def result(self, text, **facts):
+        """What came of the command: lines of text, or with --json an object that also holds the notes."""
+        if self.json:
+            print(as_json({**facts, "notes": self.notes}))
+        else:
+            for line in [text] if isinstance(text, str) else text:
+                print(one_line(line) if line else "")
+
+    def table(self, names, rows):
+        """A table of texts on stdout, unless the answer is JSON."""
+        if self.json:
+            return
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in names:
+            table.add_column(Text(one_line(name)), justify="right", no_wrap=True)
+        for row in rows:
+            table.add_row(*(Text(one_line(cell)) for cell in row))
+        console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
+        if not console.is_terminal:
+            console.width = 200  # nobody sees where a file ends
+        console.print(table)
+
+    @property
+    def watched(self):
+        """Whether somebody looks at stderr."""
+        return sys.stderr.isatty()
+
+    @contextmanager
+    def bar(self, title, total=None):
+        """A bar on stderr for work that may take a while; gives a function that moves it on.
+
+        `move(done, total)`: how much is done, and of how much, where that was not known before.
+        """
+        if not self.watched:
+            yield lambda done, total=None: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        with Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        ) as progress:
+            task = progress.add_task(one_line(title), total=total)
+            yield lambda done, total=None: progress.update(
+                task, completed=done, **({} if total is None else {"total": total})
+            )

@@ -1,0 +1,336 @@
+"""What is done with a fitted folder: `predict`, `score`, `transform`, `sample`, `impute`, `report`.
+
+Rows go through some at a time, so a file may be larger than memory. What comes out is in the user's units and
+names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from latently.cli.preparation import (
+    MISSING,
+    Preparation,
+    later_rows,
+    matching_columns,
+    read_preparation,
+    texts_of,
+)
+from latently.cli.speaking import counted, shown
+from latently.cli.tables import Table, open_table, package
+from latently.cli.writing import (
+    DESCRIPTION,
+    MODEL,
+    REPORT,
+    SELECTION,
+    check_file,
+    check_kind,
+    new_file,
+    write_rows,
+)
+from latently.saved import load
+
+ROWS_IN_REPORT = 50_000
+MOST_SAMPLES_AT_ONCE = 100_000
+
+
+@dataclass
+class Folder:
+    """A model and its record, as `fit` or `select` left them."""
+
+    path: Path
+    model: object
+    record: Preparation
+
+    def needs(self, method, what):
+        if not hasattr(self.model, method):
+            raise ValueError(f"the model {shown(self.record.model)} in {shown(self.path)} cannot {what}")
+
+
+def open_folder(path):
+    """The folder, checked."""
+    path = Path(path)
+    if not path.is_dir():
+        raise ValueError(f"there is no folder {shown(path)}; latently fit makes one")
+    record = read_preparation(path / DESCRIPTION)
+    model = load(path / MODEL)
+    if model.n_features_in_ != len(record.columns):
+        raise ValueError(
+            f"the model in {shown(path)} has {model.n_features_in_} features, but its description "
+            f"{counted(len(record.columns), 'column')}; they do not belong together"
+        )
+    return Folder(path, model, record)
+
+
+@dataclass
+class Later:
+    """Rows to be treated as those that the model was fitted to."""
+
+    table: Table
+    names: list[str]
+    missing: tuple[str, ...]
+
+    @property
+    def decimal(self):
+        return self.table.dialect.decimal if self.table.dialect else "."
+
+    @property
+    def manner(self):
+        """How text is to be written, so that it is like the user's."""
+        dialect = self.table.dialect
+        if dialect is None or dialect.separator not in (",", ";", "|"):
+            return {}
+        return {"separator": dialect.separator, "decimal": dialect.decimal}
+
+    def frames(self, voice, texts=()):
+        """Frames, the numbers in them that the model knows, in the user's units, and their place.
+
+        Columns in `texts` are text as it was written; all are if it is None.
+        """
+        start = 0
+        for frame in self.table.read(voice, self.missing, texts):
+            yield frame, later_rows(frame, self.names, self.missing, self.decimal), start
+            start += len(frame)
+        if start == 0:
+            raise ValueError(f"the file {shown(self.table.path)} has no rows")
+
+
+def open_later(folder, data, reading, missing, voice):
+    """The table that the model is to be used on."""
+    record = folder.record
+    if record.image_shape is not None:  # of whatever size they come, images are seen at that of the fit
+        reading = replace(reading, resize=tuple(record.image_shape[:2]), colour=len(record.image_shape) == 3)
+    table = open_table(data, reading, voice)
+    more = (text.strip().lower() for text in missing)
+    return Later(table, matching_columns(table, record), (*MISSING, *record.missing, *more))
+
+
+def apply(folder, data, reading, missing, columns_of, voice, *, output, force, keep=()):
+    """Writes the columns that `columns_of(values)` gives for all rows; gives what `write_rows` gives."""
+    pandas = package("pandas", "csv", "a table of results")
+    check_kind(output)
+    if output is not None:
+        check_file(output, force)
+    later = open_later(folder, data, reading, missing, voice)
+    for name in keep:
+        if name not in later.table.columns:
+            raise ValueError(f"--keep names {shown(name)}, which is no column of the data")
+    if later.table.path.is_dir():
+        keep = (*keep, "file")
+
+    def frames():
+        for frame, values, start in later.frames(voice, keep):
+            first = {"row": np.arange(start + 1, start + len(frame) + 1)}
+            found = columns_of(values)
+            kept = {_free(name, {**first, **found}): frame[name].to_numpy() for name in keep}
+            yield pandas.DataFrame(first | kept | found)
+
+    return write_rows(frames(), output, force, as_object=voice.json, **later.manner)
+
+
+def predictions(folder, all_probabilities):
+    """Columns for `predict`."""
+    folder.needs("predict", "tell components or classes")
+    model, record = folder.model, folder.record
+    classes = getattr(model, "classes_", None)
+    name = "component" if classes is None else "class"
+
+    def columns_of(values):
+        rows = record.inward(values)
+        probability = np.asarray(model.predict_proba(rows))
+        found = {name: np.asarray(model.predict(rows)), "probability": probability.max(axis=1)}
+        if all_probabilities:
+            kinds = range(probability.shape[1]) if classes is None else classes
+            found |= {
+                f"probability of {kind}": column for kind, column in zip(kinds, probability.T, strict=True)
+            }
+        return found
+
+    return columns_of
+
+
+def log_densities(folder, values):
+    """(n,) in the user's units."""
+    scores = np.asarray(folder.model.score_samples(folder.record.inward(values)))
+    return scores - folder.record.log_volume(values)
+
+
+def threshold(folder, acceptance_rate, reference, reading, missing, voice):
+    """The log density below which rows are novel: by rows of the user's, or by those fitted to."""
+    folder.needs("score_samples", "tell densities")
+    if reference is None:
+        return folder.record.threshold(acceptance_rate)
+    later = open_later(folder, reference, reading, missing, voice)
+    scores = np.concatenate([log_densities(folder, values) for _, values, _ in later.frames(voice)])
+    return float(np.quantile(scores, 1 - acceptance_rate))
+
+
+def factors(folder):
+    """Columns for `transform`."""
+    folder.needs("transform", "give factors: it has none")
+
+    def columns_of(values):
+        rows = np.asarray(folder.model.transform(folder.record.inward(values)))
+        return {f"factor_{j}": column for j, column in enumerate(rows.T, 1)}
+
+    return columns_of
+
+
+def sample(folder, n, seed, output, force, voice):
+    """Writes rows drawn from the model."""
+    pandas = package("pandas", "csv", "a table of results")
+    folder.needs("sample", "be drawn from")
+    check_kind(output)
+    rng = np.random.default_rng(seed)
+    classes = getattr(folder.model, "classes_", None)
+
+    def frames():
+        with voice.bar("Drawing rows", n) as moved:
+            for start in range(0, n, MOST_SAMPLES_AT_ONCE):
+                drawn, of = folder.model.sample(min(MOST_SAMPLES_AT_ONCE, n - start), random_state=rng)
+                frame = pandas.DataFrame(
+                    folder.record.outward(np.asarray(drawn)), columns=folder.record.columns
+                )
+                if np.ndim(of) == 1:
+                    frame.insert(0, _free("component" if classes is None else "class", frame), np.asarray(of))
+                yield frame
+                moved(start + len(frame))
+
+    return write_rows(frames(), output, force, as_object=voice.json)
+
+
+def _free(name, taken):
+    return f"{name}_" if name in taken else name
+
+
+def impute(folder, data, reading, missing, voice, *, draw, seed, output, force):
+    """Writes the user's table with its missing cells filled, all others as they were.
+
+    Gives what `write_rows` gives, and the number of cells filled.
+    """
+    package("pandas", "csv", "a table of results")
+    folder.needs("impute", "fill missing cells")
+    check_kind(output)
+    if output is not None:
+        check_file(output, force)
+    later = open_later(folder, data, reading, missing, voice)
+    rng = np.random.default_rng(seed)
+    n_filled = 0
+
+    def frames():
+        nonlocal n_filled
+        for frame, values, _ in later.frames(voice, None):
+            holes = np.isnan(values)
+            n_filled += int(holes.sum())
+            by_chance = {"sample": True, "random_state": rng} if draw else {}
+            filled = folder.model.impute(folder.record.inward(values), **by_chance)
+            filled = folder.record.outward(np.asarray(filled))
+            yield _with_cells(frame, later, holes, filled)
+
+    written = write_rows(frames(), output, force, as_object=voice.json, **later.manner)
+    return *written, n_filled
+
+
+def _with_cells(frame, later, holes, filled):
+    """The frame with numbers in place of its holes. Text stays as it was written; numbers become floating."""
+    columns = {}
+    for j, name in enumerate(later.names):
+        rows = holes[:, j]
+        if later.table.dialect:
+            cells = frame[name].to_numpy(copy=True)
+            cells[rows] = [f"{value:.10g}".replace(".", later.decimal) for value in filled[rows, j]]
+        else:
+            cells = frame[name].to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+            cells[rows] = filled[rows, j]
+        columns[name] = cells
+    return frame.assign(**columns)
+
+
+# -- the report ------------------------------------------------------------------------------------------
+
+
+def report(folder, data, reading, missing, voice, *, output, force):
+    """Writes the page; gives its path and the number of rows it shows."""
+    output = Path(folder.path / REPORT if output is None else output)
+    check_file(output, force)
+    later = open_later(folder, data, reading, missing, voice)
+    record = folder.record
+    label = record.label if record.label in later.table.columns else None
+    rng = np.random.default_rng(record.seed)
+    rows, labels, names, keys, n_rows = [], [], [], [], 0
+    for frame, values, _ in later.frames(voice, [] if label is None else [label]):
+        n_rows += len(frame)
+        rows.append(values)
+        keys.append(rng.random(len(frame)))
+        labels += texts_of(frame[label], later.missing) if label else [None] * len(frame)
+        names += list(frame["file"]) if later.table.path.is_dir() else [None] * len(frame)
+        if sum(map(len, rows)) > ROWS_IN_REPORT:  # of all rows read so far, those with the smallest keys stay
+            values, key = np.concatenate(rows), np.concatenate(keys)
+            some = np.sort(np.argpartition(key, ROWS_IN_REPORT - 1)[:ROWS_IN_REPORT])
+            rows, keys = [values[some]], [key[some]]
+            labels, names = [labels[i] for i in some], [names[i] for i in some]
+    X = record.inward(np.concatenate(rows))
+    if len(X) < n_rows:
+        voice.note(f"the report shows {len(X)} rows drawn from {n_rows}")
+    with voice.bar("Writing the report"), new_file(output, force) as path:
+        write_page(
+            path,
+            folder,
+            X,
+            labels=labels if label else None,
+            row_names=names if later.table.path.is_dir() else None,
+            selection=read_selection(folder),
+            file=later.table.path.name,
+            n_rows=n_rows,
+        )
+    return output, len(X)
+
+
+def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows):
+    """The page of `latently.report`."""
+    from latently.report import write_report  # only here: it is large
+
+    record = folder.record
+    left_out = "; ".join(f"{name}: {reason}" for name, reason in record.left_out)
+    write_report(
+        path,
+        folder.model,
+        X,
+        feature_names=record.columns,
+        labels=None if labels is None else np.array(["" if text is None else text for text in labels]),
+        row_names=row_names,
+        selection=selection,
+        image_shape=None if record.image_shape is None else tuple(record.image_shape),
+        title=f"{type(folder.model).__name__} of {file}",
+        data_summary={
+            "file": file,
+            "rows": n_rows,
+            "columns": len(record.columns),
+            "standardised": record.standardised,
+            **({"left out": left_out} if left_out else {}),
+        },
+        units=(record.mean, record.scale),
+    )
+
+
+def read_selection(folder):
+    """The search that a model came from, as `latently.selection.select` gave it; None if there was none."""
+    record, path = folder.record, folder.path / SELECTION
+    if record.selection is None or not path.is_file():
+        return None
+    pandas = package("pandas", "csv", "the table of a search")
+    from latently.selection import Selection
+
+    criterion, parameters = record.selection["criterion"], record.selection["parameters"]
+    try:
+        table = pandas.read_csv(path, keep_default_na=True, na_values=[""]).drop(columns="rank")
+        table = table.astype({"n_parameters": "Int64", "n_iter": "Int64", "converged": "boolean"})
+        texts = {name: table[name].fillna("").astype(str) for name in ("started_from", "error")}
+        table = table.assign(**texts)
+        cells = table[parameters].to_dict("records")
+        return Selection(criterion, table, cells, [folder.model] * len(table))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"the table {shown(path)} is damaged: {error}; remove it, or fit again") from error

@@ -1,0 +1,184 @@
+"""Results on disk: whole or not at all, and nothing is replaced unless that was asked for.
+
+Names of files in an output folder are those below; none comes from the data.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import shutil
+import sys
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from latently.cli.speaking import listed, one_line, shown
+from latently.cli.tables import package
+
+MODEL, DESCRIPTION, SELECTION, REPORT = "model.latently", "description.json", "selection.csv", "report.html"
+DATA = "data.csv"  # of the demo
+FILES = (MODEL, DESCRIPTION, SELECTION, REPORT, DATA)
+
+
+@contextmanager
+def new_folder(path, force):
+    """A folder to be filled, which takes its place at the end; after an error nothing has changed."""
+    _check_folder(Path(path), force)
+    path = Path(path).resolve()
+    hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        hidden.mkdir(parents=True)
+    except OSError as error:
+        raise ValueError(f"the folder {shown(path)} cannot be made: {error.strerror}") from error
+    try:
+        yield hidden
+        _put_in_place(hidden, path)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _check_folder(path, force):
+    if not os.path.lexists(path):
+        return
+    if not path.is_dir():
+        raise ValueError(f"the output {shown(path)} is a file; give the name of a folder")
+    inside = {entry.name for entry in path.iterdir()}
+    if inside and not force:
+        raise ValueError(
+            f"the folder {shown(path)} is there already; --force replaces it, --output names another"
+        )
+    others = sorted(inside.difference(FILES))
+    if others:
+        raise ValueError(
+            f"the folder {shown(path)} holds other files ({listed(others)}), so it is not "
+            "replaced; --output names another"
+        )
+
+
+def _put_in_place(hidden, path):
+    old = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    if path.is_dir():
+        os.rename(path, old)
+        try:
+            os.rename(hidden, path)
+        except OSError:
+            os.rename(old, path)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        os.rename(hidden, path)
+
+
+@contextmanager
+def new_file(path, force):
+    """The path of a file to be written, which takes the place of `path` at the end."""
+    check_file(path, force)
+    path = Path(path).resolve()
+    hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}{path.suffix}")
+    try:
+        yield hidden
+        os.replace(hidden, path)
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+def check_file(path, force):
+    """Whether the file may be written."""
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"the output {shown(path)} is a folder; give the name of a file")
+    if not path.resolve().parent.is_dir():
+        raise ValueError(f"the output {shown(path)} is in a folder that does not exist")
+    if os.path.lexists(path) and not force:
+        raise ValueError(
+            f"the file {shown(path)} is there already; --force replaces it, --output names another"
+        )
+
+
+# -- rows ------------------------------------------------------------------------------------------------
+
+_TEXT = {".csv": ",", ".tsv": "\t"}
+_PARQUET = (".parquet", ".pq")
+
+
+def check_kind(output):
+    """Whether rows can be written to a file of this name."""
+    if output is not None and Path(output).suffix.lower() not in (*_TEXT, *_PARQUET):
+        raise ValueError(f"the output {shown(output)} must end in {', '.join((*_TEXT, *_PARQUET))}")
+
+
+def write_rows(frames, output, force, *, separator=",", decimal=".", as_object=False):
+    """Writes data frames to a file, or to stdout; gives the number of rows, and None or the rows.
+
+    Text is written in the manner of the user's own file: `separator` and `decimal`. With `as_object` and no
+    file the rows are given back as a list, for JSON.
+    """
+    if output is None and as_object:
+        records = [record for frame in frames for record in frame.to_dict("records")]
+        return len(records), records
+    n_rows = 0
+    with new_file(output, force) if output is not None else nullcontext() as path:
+        write = _writer(path, output, separator, decimal)
+        try:
+            for frame in frames:
+                write(frame, n_rows == 0)
+                n_rows += len(frame)
+        finally:
+            write(None, False)
+    return n_rows, None
+
+
+def _writer(path, output, separator, decimal):
+    """`write(frame, first)`; a frame of None ends it."""
+    if output is None:
+        return lambda frame, first: (
+            None if frame is None else _print(_as_text(frame, first, separator, decimal))
+        )
+    if Path(output).suffix.lower() in _PARQUET:
+        return _parquet_writer(path)
+    separator = separator if Path(output).suffix.lower() == ".csv" else "\t"
+    file = open(path, "x", encoding="utf-8", newline="")  # noqa: SIM115 (closed when `write` is told the end)
+
+    def write(frame, first):
+        if frame is None:
+            file.close()
+        else:
+            file.write(_as_text(frame, first, separator, decimal))
+
+    return write
+
+
+def _as_text(frame, first, separator, decimal):
+    text = io.StringIO()
+    frame.to_csv(text, index=False, header=first, sep=separator, decimal=decimal, lineterminator="\n")
+    return text.getvalue()
+
+
+def _print(text):
+    if sys.stdout.isatty():  # cells of the user's must not steer it
+        text = "".join(f"{one_line(line)}\n" for line in text.splitlines())
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _parquet_writer(path):
+    pyarrow, parquet = (
+        package("pyarrow", "parquet", "Parquet"),
+        package("pyarrow.parquet", "parquet", "Parquet"),
+    )
+    opened = []
+
+    def write(frame, first):
+        if frame is None:
+            for file in opened:
+                file.close()
+            return
+        table = pyarrow.Table.from_pandas(
+            frame, preserve_index=False, schema=opened[0].schema if opened else None
+        )
+        if not opened:
+            opened.append(parquet.ParquetWriter(path, table.schema))
+        opened[0].write_table(table)
+
+    return write

@@ -1,0 +1,363 @@
+"""Commands that use a fitted folder: right numbers, in the user's units and names; and nothing is trusted."""
+
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import latently as library
+from tests.cli.conftest import make_table, run_command
+
+
+def frame_of(answer):
+    return pd.read_csv(io.StringIO(answer.out))
+
+
+def in_model_units(folder, table):
+    """What the model was fitted to, and the logarithm of the volume of its units."""
+    record = json.loads((folder / "description.json").read_text())
+    return (table - record["mean"]) / record["scale"], np.log(record["scale"]).sum()
+
+
+# -- the right numbers -----------------------------------------------------------------------------------
+
+
+def test_results_are_those_of_the_library(latently, fitted):
+    folder, data = fitted
+    table, model = pd.read_csv(data), library.load(folder / "model.latently")
+    rows, log_volume = in_model_units(folder, table)
+    rows = rows.to_numpy()
+    predicted = frame_of(latently("predict", folder, data, "--probabilities"))
+    np.testing.assert_array_equal(predicted["component"], model.predict(rows))
+    np.testing.assert_allclose(predicted.filter(like="probability of"), model.predict_proba(rows), atol=1e-12)
+    scores = frame_of(latently("score", folder, data))["log_density"]
+    np.testing.assert_allclose(scores, model.score_samples(rows) - log_volume, rtol=1e-9)
+    factors = frame_of(latently("transform", folder, data))
+    np.testing.assert_allclose(factors[["factor_1", "factor_2"]], model.transform(rows), atol=1e-9)
+    assert factors["row"].tolist() == list(range(1, 241))
+
+
+def test_log_densities_are_of_the_users_units(latently, tmp_path):
+    """Of one Gaussian, SciPy knows them."""
+    from scipy.stats import multivariate_normal
+
+    table, _ = make_table(200, 3)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    latently("fit", tmp_path / "a.csv", "-m", "gaussian-mixture", "-k", 1, "-o", tmp_path / "m")
+    exact = multivariate_normal(table.mean(), np.cov(table.T, ddof=0)).logpdf(table)
+    np.testing.assert_allclose(
+        frame_of(latently("score", tmp_path / "m", tmp_path / "a.csv"))["log_density"], exact, rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.9, 0.99])
+def test_the_acceptance_rate_is_kept(latently, fitted, tmp_path, rate):
+    folder, data = fitted
+    novel = frame_of(latently("score", folder, data, "--accept", rate))["novel"]
+    assert abs(novel.mean() - (1 - rate)) < 0.01
+    make_table(2000, seed=0)[0].tail(1000).to_csv(tmp_path / "other.csv", index=False)
+    other = [tmp_path / "other.csv", "--reference", tmp_path / "other.csv"]
+    answer = latently("score", folder, *other, "--accept", rate, "--json")
+    facts = json.loads(answer.out)
+    assert abs(facts["novel"] / 1000 - (1 - rate)) < 0.01
+    assert sum(row["novel"] for row in facts["results"]) == facts["novel"]
+
+
+def test_far_rows_are_novel(latently, fitted, tmp_path):
+    (pd.read_csv(fitted[1]) * 50).head(5).to_csv(tmp_path / "far.csv", index=False)
+    assert frame_of(latently("score", fitted[0], tmp_path / "far.csv"))["novel"].all()
+
+
+def test_columns_go_by_name(latently, fitted, tmp_path):
+    folder, data = fitted
+    table = pd.read_csv(data)
+    shuffled = table[list("ecabd")].assign(more="text")
+    shuffled.to_csv(tmp_path / "a.csv", sep=";", decimal=",", index=False)
+    shuffled.to_parquet(tmp_path / "a.parquet")
+    np.save(tmp_path / "a.npy", table)  # no names: by place
+    plain = frame_of(latently("score", folder, data))
+    for name in ("a.parquet", "a.npy"):
+        found = frame_of(latently("score", folder, tmp_path / name))
+        np.testing.assert_allclose(found["log_density"], plain["log_density"])
+    found = pd.read_csv(
+        io.StringIO(latently("score", folder, tmp_path / "a.csv").out), sep=";", decimal=","
+    )  # as the file was written
+    np.testing.assert_allclose(found["log_density"], plain["log_density"])
+
+
+def test_pieces_make_no_difference(latently, fitted, monkeypatch):
+    folder, data = fitted
+    commands = [["predict"], ["score"], ["transform"], ["impute"]]
+    whole = [latently(*command, folder, data).out for command in commands]
+    monkeypatch.setattr("latently.cli.tables.CELLS", 50)
+    for command, before in zip(commands, whole, strict=True):
+        found, expected = (
+            pd.read_csv(io.StringIO(text)) for text in (latently(*command, folder, data).out, before)
+        )
+        pd.testing.assert_frame_equal(found, expected)
+
+
+def test_samples_are_in_the_users_units(latently, fitted, tmp_path):
+    folder, data = fitted
+    table = pd.read_csv(data)
+    latently("sample", folder, "-n", 20_000, "-o", tmp_path / "s.parquet")
+    drawn = pd.read_parquet(tmp_path / "s.parquet")
+    assert list(drawn) == ["component", *table]
+    assert ((drawn[list(table)].mean() - table.mean()).abs() < 0.05 * table.std()).all()
+    np.testing.assert_allclose(drawn[list(table)].std(), table.std(), rtol=0.05)
+    first, second, other = (latently("sample", folder, "--seed", seed).out for seed in (1, 1, 2))
+    assert first == second != other
+
+
+def test_impute_fills_holes_and_nothing_else(latently, fitted, tmp_path):
+    folder, data = fitted
+    table = pd.read_csv(data).map("{:+.6f}0".format)  # as no program would write them
+    table.insert(2, "note", ["  a, b", '"quoted"', "007", ""] * 60)
+    holes = np.random.default_rng(0).random((240, 5)) < 0.1
+    holed = table.copy()
+    holed[list("abcde")] = holed[list("abcde")].mask(holes, "?")
+    holed.to_csv(tmp_path / "holed.csv", index=False)
+    answer = latently("impute", folder, tmp_path / "holed.csv", "-o", tmp_path / "filled.csv", "--json")
+    assert json.loads(answer.out)["filled"] == holes.sum()
+    filled = pd.read_csv(tmp_path / "filled.csv", dtype=str, keep_default_na=False)
+    assert (
+        list(filled) == list(table)
+        and filled["note"].str.strip().tolist() == table["note"].str.strip().tolist()
+    )
+    numbers = list("abcde")
+    assert (filled[numbers] == table[numbers]).to_numpy()[~holes].all()  # to the last character
+    error = (filled[numbers].astype(float) - table[numbers].astype(float)) / table[numbers].astype(
+        float
+    ).std()
+    assert np.sqrt((error.to_numpy()[holes] ** 2).mean()) < 0.6  # the mean of the column would have 1
+    drawn = [
+        latently("impute", folder, tmp_path / "holed.csv", "--draw", "--seed", seed).out for seed in (1, 1, 2)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_impute_of_parquet(latently, fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr("latently.cli.tables.CELLS", 100)
+    holed = pd.read_csv(fitted[1]).assign(b=pd.array([1] * 240, dtype="Int64"))
+    holed.loc[203, "b"] = None  # no frame before has a hole
+    holed.assign(word="x").to_parquet(tmp_path / "a.parquet")
+    latently("impute", fitted[0], tmp_path / "a.parquet", "-o", tmp_path / "b.parquet")
+    filled = pd.read_parquet(tmp_path / "b.parquet")
+    assert filled["b"].notna().all() and filled["a"].equals(holed["a"]) and (filled["word"] == "x").all()
+
+
+# -- output ----------------------------------------------------------------------------------------------
+
+
+def test_files_are_not_replaced_unless_asked(latently, fitted, tmp_path):
+    folder, data = fitted
+    (tmp_path / "p.csv").write_text("mine")
+    assert "--force" in latently("predict", folder, data, "-o", tmp_path / "p.csv", code=1).err
+    assert "--force" in latently("sample", folder, "-o", tmp_path / "p.csv", code=1).err
+    assert (tmp_path / "p.csv").read_text() == "mine"
+    latently("predict", folder, data, "-o", tmp_path / "p.csv", "--force")
+    assert (tmp_path / "p.csv").read_text().startswith("row,component")
+    assert "must end in" in latently("predict", folder, data, "-o", tmp_path / "p.doc", code=1).err
+    assert "does not exist" in latently("predict", folder, data, "-o", tmp_path / "no" / "p.csv", code=1).err
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
+
+
+def test_a_failure_half_way_writes_nothing(latently, fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr("latently.cli.tables.CELLS", 50)
+    table = pd.read_csv(fitted[1], dtype=str)
+    table.loc[200, "c"] = "oops"
+    table.to_csv(tmp_path / "a.csv", index=False)
+    answer = latently("predict", fitted[0], tmp_path / "a.csv", "-o", tmp_path / "p.csv", code=1)
+    assert "'c'" in answer.err and "'oops'" in answer.err and "--missing" in answer.err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_columns_are_kept_on_request(latently, fitted, tmp_path):
+    pd.read_csv(fitted[1]).assign(code="007").to_csv(tmp_path / "a.csv", index=False)
+    pd.read_csv(fitted[1]).assign(novel="book").to_csv(tmp_path / "clash.csv", index=False)
+    answer = latently("predict", fitted[0], tmp_path / "a.csv", "--keep", "code")
+    assert answer.out.splitlines()[1].startswith("1,007,")
+    answer = latently("score", fitted[0], tmp_path / "clash.csv", "--keep", "novel")
+    assert answer.out.splitlines()[0] == "row,novel_,log_density,novel"
+    assert "'cod'" in latently("predict", fitted[0], tmp_path / "a.csv", "--keep", "cod", code=1).err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop(columns="b"), "no column 'b'"),
+        (lambda table: table.rename(columns={"b": "B"}), "'b'"),
+        (lambda table: table.assign(b=np.inf), "infinite"),
+        (lambda table: table.head(0), "no rows"),
+    ],
+)
+def test_data_that_do_not_suit_the_model(latently, fitted, tmp_path, change, message):
+    change(pd.read_csv(fitted[1])).to_csv(tmp_path / "a.csv", index=False)
+    assert message in latently("score", fitted[0], tmp_path / "a.csv", code=1).err
+
+
+def test_arrays_of_another_width(latently, fitted, tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((4, 3)))
+    assert "3 columns" in latently("score", fitted[0], tmp_path / "a.npy", code=1).err
+
+
+# -- nothing of the user's is markup, a path or trusted ------------------------------------------------------
+
+NASTY = [
+    "[red]x[/red]",
+    "../../up",
+    "</script><b>",
+    "=1+1",
+    "\x1b[31mred\x1b[0m",
+    "\u202egnp.exe",
+    "a\nb",
+    ":smile:",
+]
+
+
+def test_names_and_cells_are_shown_as_they_are(latently, tmp_path):
+    table, cluster = make_table(100, 5)
+    table.columns = NASTY[:5]
+    table["kind"] = [NASTY[3 + c] for c in cluster]
+    table["word"] = [NASTY[i % len(NASTY)] for i in range(100)]
+    home = tmp_path / "[bold]folder"
+    home.mkdir()
+    table.to_csv(home / "[red]data.csv", index=False)
+    fit = ["fit", home / "[red]data.csv", "-m", "mjfa", "-q", 1, "--label", "kind", "-o", home / "m"]
+    answer = latently(*fit)
+    assert "\x1b" not in answer.out + answer.err and "\u202e" not in answer.err
+    assert "[red]x[/red]" in answer.err  # the first word that was found
+    assert {path.name for path in (home / "m").iterdir()} == {"model.latently", "description.json"}
+    assert {path.name for path in home.iterdir()} == {"[red]data.csv", "m"}
+    assert {path.name for path in tmp_path.iterdir()} == {"[bold]folder"}
+    latently("select", fit[1], "-m", "ppca", "-q", "1,2", "-o", home / "n")
+    predicted = frame_of(latently("predict", home / "m", fit[1], "--probabilities"))
+    assert set(predicted["class"]) == set(NASTY[3:5])
+    answer = latently("fit", fit[1], "--columns", "\x1b[31m", code=1)
+    assert "\x1b" not in answer.err and "\\x1b[31m" in answer.err
+
+
+def test_a_watched_terminal_is_not_steered(fitted, tmp_path):
+    """Cells that are copied to a terminal are shown with escapes."""
+    import os
+    import pty
+
+    table = pd.read_csv(fitted[1]).head(2).assign(word="\x1b[31mred")
+    table.to_csv(tmp_path / "a.csv", index=False)
+    arguments = [sys.executable, "-m", "latently", "predict", fitted[0], tmp_path / "a.csv", "--keep", "word"]
+    leader, follower = pty.openpty()
+    with subprocess.Popen(arguments, stdout=follower, stderr=subprocess.DEVNULL) as process:
+        process.wait(timeout=60)
+    os.close(follower)
+    shown = os.read(leader, 10_000).decode()
+    os.close(leader)
+    assert "\x1b" not in shown and "\\x1b[31mred" in shown
+
+
+def broken(**changes):
+    """Changes of a description by which it is no longer valid."""
+    return [pytest.param(name, value, id=f"{name}={str(value)[:20]}") for name, value in changes.items()]
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        *broken(format="other", format_version=99, columns=[], mean=[0.0], scale=[0.0] * 5, standardised=1),
+        *broken(model=3, n_rows=-1, n_missing=1.5, file=None, left_out=[["a"]], label=7, labels=["a", "a"]),
+        *broken(missing="?", image_shape=[2, 2], seed="x", densities=[0.0], selection={}, surprise=1),
+        *broken(columns=["a", "a", "c", "d", "e"], mean=[1e999] * 5, scale=[-1.0] * 5, labels={"a": 1}),
+        *broken(columns=[["a"], "b", "c", "d", "e"], densities=list(range(200)), image_shape=[1 << 40, 1]),
+        *broken(columns=["a", "b", "c", "d"], selection={"criterion": "luck", "parameters": []}),
+    ],
+)
+def test_a_description_is_checked(latently, fitted, tmp_path, entry, value):
+    folder, data = fitted
+    (tmp_path / "model.latently").write_bytes((folder / "model.latently").read_bytes())
+    record = json.loads((folder / "description.json").read_text())
+    (tmp_path / "description.json").write_text(json.dumps(record))
+    latently("score", tmp_path, data)
+    (tmp_path / "description.json").write_text(json.dumps(record | {entry: value}))
+    assert "description" in latently("score", tmp_path, data, code=1).err
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "{" * 100_000, "[" * 100_000, "\x00", '{"format": "latently fit"}']
+)
+def test_a_description_that_is_none(latently, fitted, tmp_path, text):
+    (tmp_path / "model.latently").write_bytes((fitted[0] / "model.latently").read_bytes())
+    (tmp_path / "description.json").write_text(text)
+    assert "description.json" in latently("score", tmp_path, fitted[1], code=1).err
+
+
+def test_folders_that_are_no_models(latently, fitted, tmp_path):
+    assert "latently fit" in latently("score", tmp_path / "absent", fitted[1], code=1).err
+    assert "description.json" in latently("score", tmp_path, fitted[1], code=1).err
+    (tmp_path / "description.json").write_bytes((fitted[0] / "description.json").read_bytes())
+    assert "model.latently" in latently("score", tmp_path, fitted[1], code=1).err
+    (tmp_path / "model.latently").write_bytes(b"nonsense")
+    assert "model.latently" in latently("score", tmp_path, fitted[1], code=1).err
+
+
+# -- the report ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """What reports were asked for; a file stands for each."""
+    asked = []
+
+    def write_report(path, model, X, **more):
+        path.write_text("page")
+        asked.append({"model": model, "X": X, **more})
+        return path
+
+    monkeypatch.setattr("latently.report.write_report", write_report)
+    return asked
+
+
+def test_report_hands_over_what_is_known(latently, tmp_path, written, monkeypatch):
+    table, cluster = make_table()
+    table["kind"] = np.where(cluster, "big one", "small")
+    table.iloc[4, 2] = np.nan
+    table.to_csv(tmp_path / "a.csv", index=False)
+    select = ["select", tmp_path / "a.csv", "-m", "gaussian-mixture", "-k", "1,2", "--label", "kind"]
+    latently(*select, "-o", tmp_path / "m")
+    latently("report", tmp_path / "m", tmp_path / "a.csv")
+    [asked] = written
+    rows, _ = in_model_units(tmp_path / "m", table[list("abcde")])
+    np.testing.assert_allclose(asked["X"], rows)
+    assert asked["feature_names"] == list("abcde") and asked["labels"].tolist() == table["kind"].tolist()
+    search = asked["selection"]
+    saved = pd.read_csv(tmp_path / "m" / "selection.csv")
+    assert search.best_params_ == {"n_components": 2} and search.best_score_ == saved["bic"].min()
+    assert search.table_["rank"].tolist() == saved["rank"].tolist()
+    assert (tmp_path / "m" / "report.html").read_text() == "page"
+    assert "--force" in latently("report", tmp_path / "m", tmp_path / "a.csv", code=1).err
+    monkeypatch.setattr("latently.cli.using.ROWS_IN_REPORT", 50)
+    monkeypatch.setattr("latently.cli.tables.CELLS", 200)
+    answer = latently("report", tmp_path / "m", tmp_path / "a.csv", "-o", tmp_path / "r.html", "--json")
+    some = written[1]
+    assert len(some["X"]) == len(some["labels"]) == json.loads(answer.out)["rows"] == 50
+    complete = rows.fillna(0).to_numpy()
+    places = [int(np.flatnonzero((np.nan_to_num(row) == complete).all(axis=1))[0]) for row in some["X"]]
+    assert places == sorted(set(places))  # rows of the table, each once, beside their own labels
+    assert some["labels"].tolist() == table["kind"].iloc[places].tolist()
+
+
+def test_the_real_report_takes_what_it_is_given(latently, fitted, tmp_path):
+    latently("report", *fitted, "-o", tmp_path / "r.html")
+    assert (tmp_path / "r.html").read_text().lstrip().lower().startswith("<!doctype html>")
+
+
+def test_demo(latently, tmp_path, monkeypatch):
+    monkeypatch.setattr("latently.cli.demo.COMPONENTS", "2,3")
+    monkeypatch.setattr("latently.cli.demo.FACTORS", "3")
+    answer = latently("demo", "-o", tmp_path / "demo", "--json")
+    assert json.loads(answer.out)["clustering_accuracy"] > 0.9
+    files = {"model.latently", "description.json", "selection.csv", "report.html", "data.csv"}
+    assert {path.name for path in (tmp_path / "demo").iterdir()} == files
+    assert run_command(["predict", tmp_path / "demo", tmp_path / "demo" / "data.csv"]) == 0
