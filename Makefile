@@ -48,7 +48,7 @@ docs: $(VENV)/.with-docs  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
 clean:  ## remove what the other targets wrote, but keep the environment
-	rm -rf demo-output docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf demo-output docs/_build docs/generated build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks docs -type d -name __pycache__ -exec rm -rf {} +
 
 $(VENV)/.created:

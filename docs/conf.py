@@ -1,26 +1,55 @@
-"""Sphinx configuration: pages in Markdown, the API from docstrings. Needs no network."""
+"""Sphinx configuration: Markdown pages, the API from docstrings, a gallery. Needs no network."""
 
+import re
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.util import logging
 
 project = "latently"
 author = "The latently developers"
 copyright = "2026, The latently developers"
 release = version = installed_version("latently")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx_gallery.gen_gallery",
+]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
 
 html_theme = "furo"
+html_math_renderer = "mathml"  # browsers show it without a script, and so without a network
 html_title = "latently"
-exclude_patterns = ["_build"]
+html_static_path = ["static"]
+html_css_files = ["formulas.css"]
+exclude_patterns = ["_build", "templates"]
+templates_path = ["templates"]
 highlight_language = "python"
 
+autosummary_generate = True  # a page for each name in api.md
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings name the types
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True  # attributes that are properties are listed among the members too
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "generated/gallery",
+    "backreferences_dir": "generated/backreferences",  # which examples use a class, for its page
+    "doc_module": ("latently",),
+    "reference_url": {"latently": None},  # names in examples lead to their pages
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "write_computation_times": False,
+}
 
 
 def leave_out_scikit_learn(app, what, name, obj, skip, options):
@@ -31,5 +60,82 @@ def leave_out_scikit_learn(app, what, name, obj, skip, options):
     return None
 
 
+# What the converter from TeX does not know or takes for a letter: in its input, and in its output.
+TEX = {
+    r"\\arg\s*\\max": r"\\operatorname*{argmax}",
+    r"\{aligned\}": "{align*}",
+    r"\\[Bb]ig(?=\s*[(\[])": r"\\left",
+    r"\\[Bb]ig(?=\s*[)\]])": r"\\right",
+    r"\\(ln|log)(?![a-z])\s*(?![(])": r"\\\1\\,",  # the space after the name of a function
+}
+MATHML = {
+    "<mi>&#x0007E;</mi>": "<mo>&#x223C;</mo>",  # \sim
+    "<mi>&#x027E8;</mi>": '<mo stretchy="false">&#x27E8;</mo>',  # \langle
+    "<mi>&#x027E9;</mi>": '<mo stretchy="false">&#x27E9;</mo>',  # \rangle
+}
+
+
+def formula(node, display):
+    """A formula as MathML."""
+    text = node.astext()
+    for unknown, known in TEX.items():
+        text = re.sub(unknown, known, text)
+    text = convert(text, display=display)
+    for letter, sign in MATHML.items():
+        text = text.replace(letter, sign)
+    if unknown := re.search(r"\\[A-Za-z]+", text):
+        logging.getLogger(__name__).warning("formulas cannot have %s", unknown[0], location=node)
+    return text
+
+
+def write_inline_formula(translator, node):
+    translator.body.append(formula(node, "inline"))
+    raise nodes.SkipNode
+
+
+def write_displayed_formula(translator, node):
+    translator.body.append(f'<div class="math">{formula(node, "block")}</div>')
+    raise nodes.SkipNode
+
+
+def write_results(app):
+    """A page for each table that was run again, with its pictures, from the folder of reproductions."""
+    folder = Path(app.srcdir).parent / "reproductions"
+    pages = sorted(folder.glob("*/*.md"), key=lambda path: [path.parent.name, *numbered(path.stem)])
+    contents = "# Reproduced tables and pictures\n\nAll full runs with seed 0, ours beside theirs.\n"
+    for document in dict.fromkeys(page.parent.name for page in pages):
+        entries = [f"{document}/{page.stem}" for page in pages if page.parent.name == document]
+        contents += "\n".join(
+            ["", f"## Document {document}", "", "```{toctree}", ":maxdepth: 1", "", *entries, "```", ""]
+        )
+    write(app, "index", contents)
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for picture in sorted(page.parent.glob(f"{page.stem}*.png")):
+            owner = max((other.stem for other in pages if picture.stem.startswith(other.stem)), key=len)
+            if owner == page.stem:
+                text += f"\n![{picture.stem}](../../../../reproductions/{page.parent.name}/{picture.name})\n"
+        write(app, f"{page.parent.name}/{page.stem}", text)
+
+
+def numbered(name):
+    """Its numbers as numbers, so that table 3.10 comes after table 3.9."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def write(app, name, text):
+    """A page of results, unless it is there already, so that nothing is built in vain."""
+    path = Path(app.srcdir, "generated", "results", f"{name}.md")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
 def setup(app):
+    app.connect("builder-inited", write_results)
     app.connect("autodoc-skip-member", leave_out_scikit_learn)
+    app.add_html_math_renderer(
+        "mathml",
+        inline_renderers=(write_inline_formula, None),
+        block_renderers=(write_displayed_formula, None),
+    )
