@@ -22,7 +22,7 @@ from latently.factorization._nonnegative import Codebook, Divergence, How, Penal
 _GROWTH, _GROWTH_OF_LIMIT, _SHRINKAGE = 1.05, 1.01, 1.5
 _FIRST_MOMENTUM = 0.5
 _LARGEST_EXPONENT, _GROWTH_OF_EXPONENT = 1.95, 1.1
-_PASSES = 4  # over the coordinates, with acceleration
+_PASSES = 3  # over the coordinates, with acceleration
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -77,15 +77,17 @@ class Alternation:
             xp = namespace(activations)
             data = data.with_state(xp.concat([activations, activations], axis=1) if twice else activations)
         place = Place(components, data, np.inf, components, components, self._slowest())
+        standing = How(n_passes=0, exponent=0.0, momentum=0.0 if self._descends and self.accelerate else None)
+        if self._penalised():  # else the scale at which components start would decide what is penalised away
+            sums, data = self._swept(components, data, standing, replace(self.loss, penalty=Penalty()))
+            place = self._balanced(replace(place, data=data), sums)
+        elif activations is None and self._descends:  # all zero
+            return replace(place, cost=self.constant)
         if isinstance(self.loss, Divergence):
             return self._looked_ahead(place, 1.0)
-        if activations is None and self._descends:  # all zero
-            xp = namespace(components)
-            cost = self.constant + self.penalty.cost(xp.sum(components), xp.sum(components**2))
-            return replace(place, cost=cost)
-        standing = How(n_passes=0, exponent=0.0, momentum=0.0 if self._descends and self.accelerate else None)
-        sums, data = self._swept(components, data, standing)
-        return replace(place, data=data, cost=self.loss.cost(sums, components, self.penalty, self.constant))
+        sums, data = self._swept(place.components, place.data, standing)
+        cost = self.loss.cost(sums, place.components, self.penalty, self.constant)
+        return replace(place, data=data, cost=cost)
 
     def step(self, place: Place) -> Step[Place]:
         rounding = 64 * self._eps() * (1.0 + abs(self.constant) / self.scale)
@@ -131,12 +133,12 @@ class Alternation:
         there = replace(place, components=found, data=data, cost=cost, onward=onward, before=found)
         return self._balanced(there, sums) if self._penalised() else there
 
-    def _swept(self, components: Any, data: Any, how: How) -> tuple[Any, Any]:
+    def _swept(self, components: Any, data: Any, how: How, loss: Any = None) -> tuple[Any, Any]:
         """The sums that a step of the activations leaves, and the rows with their new activations."""
         xp = namespace(components)
         codebook = Codebook.of(xp.astype(components, getattr(xp, self.dtype), copy=False))
         self.n_passes += 1
-        sums, states = self.sweep_of(data).reduce(self.loss.rows, _joined, codebook, how)
+        sums, states = self.sweep_of(data).reduce((loss or self.loss).rows, _joined, codebook, how)
         return sums, data.with_state(states[0] if len(states) == 1 else namespace(states[0]).concat(states))
 
     # -- the divergence, whose cost is known only when the next sweep has made its ratios -------------------

@@ -151,6 +151,23 @@ def _descend_group(V, G, B, inverse, start, end):
             pull[i + 1 :, :] -= G[k + 1 : end, k][:, None] * step
 
 
+def _refined(V, G, B):
+    """The minimum of v'Gv/2 - b'v for those coordinates that are not zero, or as far towards it as none
+    becomes negative; each column has a G of its own (r, r, m)."""
+    xp, r = namespace(V), V.shape[0]
+    free = V > 0
+    largest = xp.max(xp.stack([G[k, k, :] for k in range(r)]), axis=0)
+    least = max(1e-12, 16 * float(xp.finfo(G.dtype).eps))
+    ridge = xp.where(free, xp.where(largest > 0, least * largest, 1.0), 1.0)
+    M = xp.where(free[:, None, :] & free[None, :, :], G, 0.0)
+    M = M + xp.eye(r, dtype=G.dtype, device=device(G))[:, :, None] * ridge
+    pull = xp.where(free, B - _applied(G, V), 0.0)
+    step = xp.linalg.solve(xp.permute_dims(M, (2, 0, 1)), pull.T[:, :, None])[:, :, 0].T
+    back = step < 0
+    room = xp.min(xp.where(back, V / xp.where(back, -step, 1.0), 1.0), axis=0)
+    return xp.clip(V + xp.clip(room, max=1.0) * step, min=0.0)
+
+
 def _descended(V, G, B, penalty, n_passes, tolerance=0.0):
     """Coordinate descent on the loss and a penalty."""
     if penalty.l2:
@@ -159,7 +176,22 @@ def _descended(V, G, B, penalty, n_passes, tolerance=0.0):
         xp = namespace(V)
         diagonal = xp.stack([G[k, k, ...] for k in range(V.shape[0])])
         V = xp.where(xp.reshape(diagonal, (V.shape[0], -1)) > 0, V, 0.0)
-    return descended(V, G, B - penalty.l1 if penalty.l1 else B, n_passes, tolerance)
+    B = B - penalty.l1 if penalty.l1 else B
+    if tolerance and G.ndim == 3:
+        return _minimised(V, G, B, n_passes, tolerance)
+    return descended(V, G, B, n_passes, tolerance)
+
+
+def _minimised(V, G, B, n_passes, tolerance):
+    """As `descended`, but quicker where many passes are needed and each column has a G of its own."""
+    xp = namespace(V)
+    units = xp.sqrt(xp.stack([G[k, k, :] for k in range(V.shape[0])]))
+    for _ in range(n_passes):
+        before = V
+        V = _refined(descended(V, G, B, _INNER_PASSES), G, B)
+        if bool(xp.max(xp.abs(V - before) * units) <= tolerance * xp.max(V * units)):
+            break
+    return V
 
 
 # -- squared error ------------------------------------------------------------------------------------
@@ -216,7 +248,7 @@ class SquaredError:
         if block.observed is None:
             return V, codebook.gram, B
         packed = codebook.table() @ xp.astype(block.observed, A.dtype).T
-        return V, xp.permute_dims(unpacked(packed, A.shape[0]), (1, 2, 0)), B
+        return V, _square(packed, A.shape[0]), B
 
     def _sums(self, V, X, block):
         xp = namespace(V)
@@ -232,14 +264,22 @@ class SquaredError:
 
     def components(self, sums, A, penalty, how):
         """The components after a step, the activations being given."""
-        xp, r = namespace(A), A.shape[0]
-        G = sums.gram
-        if sums.grams is not None:
-            G = G[:, :, None] + xp.permute_dims(unpacked(sums.grams, r), (1, 2, 0))
+        G = self._grams(sums)
         if self.solver == "mu":
             ratio = _ratio(sums.cross, _applied(G, A) + penalty.l1 + penalty.l2 * A)
             return A * (ratio if how.exponent == 1.0 else ratio**how.exponent)
         return _descended(A, G, sums.cross, penalty, how.n_passes)
+
+    def explained(self, sums, A):
+        """Sums of the same activations, had the components made all rows."""
+        return replace(sums, cross=_applied(self._grams(sums), A))
+
+    @staticmethod
+    def _grams(sums):
+        """(r, r), or (r, r, D) with holes: sums of s s'."""
+        if sums.grams is None:
+            return sums.gram
+        return sums.gram[:, :, None] + _square(sums.grams, sums.gram.shape[0])
 
     def cost(self, sums, A, penalty, constant):
         """The objective; `constant` is half the sum of x^2 over all that was observed."""
@@ -290,7 +330,8 @@ class Divergence:
         counts = double(added_up(counted, _ratios(V, A, X, None, None, cost=False)[0]))
         total, square = double(xp.sum(counted, axis=1)), double(xp.sum(counted * V, axis=1))
         if seen is None:
-            sums = CountSums(cost, counts, total[:, None], None, total, square)
+            exposure = xp.asarray(total[:, None], copy=True)  # sums are added in place
+            sums = CountSums(cost, counts, exposure, None, total, square)
         else:
             nothing = zeros((V.shape[0], 1), V)
             sums = CountSums(cost, counts, nothing, double(counted @ seen), total, square)
@@ -301,39 +342,63 @@ class Divergence:
         return _stepped_towards(V, counts, exposure, self.penalty, exponent)
 
     def components(self, sums, A, penalty, how):
-        exposure = sums.exposure if sums.exposures is None else sums.exposure + sums.exposures
-        return _stepped_towards(A, sums.counts, exposure, penalty, how.exponent)
+        return _stepped_towards(A, sums.counts, self._exposures(sums), penalty, how.exponent)
+
+    def explained(self, sums, A):
+        """Sums of the same activations, had the components made all rows, whose counts hold components."""
+        return replace(sums, counts=A * self._exposures(sums))
+
+    @staticmethod
+    def _exposures(sums):
+        return sums.exposure if sums.exposures is None else sums.exposure + sums.exposures
 
     def solved(self, codebook, block, n_passes, tolerance):
-        """Activations (r, n) that minimise the loss; each row has an exponent of its own."""
+        """Activations (r, n) that minimise the loss.
+
+        A few multiplicative steps, then Newton's: a quadratic is minimised over v >= 0, and rows whose cost
+        would rise go half as far, and half again.
+        """
         X, A = rows_of(block), codebook.components
-        xp = namespace(A)
-        seen = _seen(block, A)
+        xp, seen = namespace(A), _seen(block, A)
         exposure = codebook.totals[:, None] if seen is None else A @ seen.T
-        V = kept = activations(block, codebook)
-        exponent = xp.ones_like(V[0, :])
-        lowest = xp.full_like(exponent, xp.inf)
+        base = exposure + self.penalty.l1
+        V = activations(block, codebook)
+        for _ in range(_FIRST_STEPS):
+            V = self._grown(V, against(A, _ratios(V, A, X, seen, None, cost=False)[0]), exposure, 1.0)
+        ratio, cost = self._of_rows(V, A, X, seen)
+        table, rounding = codebook.table(), 16 * float(xp.finfo(A.dtype).eps)
         for _ in range(n_passes):
-            ratio, cost = _ratios(V, A, X, seen, None, by_row=True)
-            cost = cost + self.penalty.l1 * xp.sum(V, axis=0) + 0.5 * self.penalty.l2 * xp.sum(V * V, axis=0)
-            better = cost <= lowest
-            gain = xp.where(better, lowest - cost, 0.0)
-            slow = bool(xp.all((gain <= tolerance * (xp.abs(cost) + _TINY)) | ~better)) and bool(
-                xp.any(better)
-            )
-            kept, lowest = xp.where(better, V, kept), xp.where(better, cost, lowest)
-            if slow:
+            H = _square(against(table, _curvatures(ratio, X)), A.shape[0])
+            if self.penalty.l2:
+                H = H + _on_diagonal(self.penalty.l2, H)
+            pull = against(A, ratio) - base - self.penalty.l2 * V
+            B = _applied(H, V) + pull
+            step = _refined(descended(V, H, B, _INNER_PASSES), H, B) - V
+            share, before = xp.ones_like(V[0, :]), cost
+            slack = rounding * (xp.abs(cost) + xp.sum(V * base, axis=0))
+            for _ in range(_HALVINGS):
+                there = V + share * step
+                ratio, cost = self._of_rows(there, A, X, seen)
+                worse = cost > before + slack
+                if not bool(xp.any(worse)):
+                    break
+                share = xp.where(worse, 0.5 * share, share)
+            V = there
+            near = xp.max(xp.abs(share * step) * base, axis=0) <= tolerance * xp.max(V * base, axis=0)
+            if bool(xp.all(near | (before - cost <= slack))):
                 break
-            exponent = xp.where(better, xp.clip(1.1 * exponent, max=_LARGEST_EXPONENT), 1.0)
-            if bool(xp.all(better)):
-                counts = against(A, ratio)
-            else:
-                counts = against(A, _ratios(kept, A, X, seen, None, cost=False)[0])
-            V = _stepped_towards(kept, counts, exposure, self.penalty, exponent)
-        return kept
+        return V
+
+    def _of_rows(self, V, A, X, seen):
+        """Ratios, and what each row costs."""
+        xp = namespace(V)
+        ratio, cost = _ratios(V, A, X, seen, None, by_row=True)
+        penalty = self.penalty.l1 * xp.sum(V, axis=0) + 0.5 * self.penalty.l2 * xp.sum(V * V, axis=0)
+        return ratio, cost + penalty
 
 
-_LARGEST_EXPONENT = 1.95
+_FIRST_STEPS = 10  # multiplicative ones, which come near soon and arrive late
+_INNER_PASSES, _HALVINGS = 10, 40
 
 
 def _seen(block, A):
@@ -361,8 +426,8 @@ def _ratios(V, A, X, seen, weight, *, cost=True, by_row=False):
         told = double(expected) - double(logs)
         if not by_row:
             told = xp.sum(told if weight is None else told * weight)
-    Y = xp.clip(Y, min=_smallest(Y))
-    return X / Y, told
+    above = _smallest(Y) < Y  # else no component has the feature, so that its ratio counts for nothing
+    return xp.where(above, X / xp.where(above, Y, 1.0), 0.0), told
 
 
 def _sparse_ratios(V, A, X, weight, cost, by_row):
@@ -371,6 +436,7 @@ def _sparse_ratios(V, A, X, weight, cost, by_row):
     for start in range(0, len(y), 1 << 16):  # so that what is gathered stays in the cache
         part = slice(start, start + (1 << 16))
         y[part] = np.einsum("ij,ij->j", V[:, rows[part]], A[:, X.indices[part]])
+    above = y > _TINY
     y = np.maximum(y, _TINY)
     told = None
     if cost:
@@ -379,8 +445,18 @@ def _sparse_ratios(V, A, X, weight, cost, by_row):
         if not by_row:
             told = np.sum(told if weight is None else told * weight)
     ratio = X.copy()
-    ratio.data = X.data / y
+    ratio.data = np.where(above, X.data / np.where(above, y, 1.0), 0.0)
     return ratio, told
+
+
+def _curvatures(ratio, X):
+    """x / (s A)^2, the second derivatives of the loss by s A."""
+    if is_sparse(X):
+        found = ratio.copy()
+        found.data = _curvatures(ratio.data, X.data)
+        return found
+    xp = namespace(X)
+    return xp.where(X > 0, ratio * (ratio / xp.where(X > 0, X, 1.0)), 0.0)
 
 
 def _stepped_towards(V, counts, exposure, penalty, exponent):
@@ -396,12 +472,21 @@ def _stepped_towards(V, counts, exposure, penalty, exponent):
     return V * (goal_ratio if plain else goal_ratio**exponent)
 
 
+def _unreached(ratio, X):
+    """(n,) whether a row has something where no component that is on has anything."""
+    if is_sparse(X):
+        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        return np.bincount(rows, weights=(X.data > 0) & (ratio.data == 0), minlength=X.shape[0]) > 0
+    return namespace(X).any((X > 0) & (ratio == 0), axis=1)
+
+
 def row_costs(loss, V, A, block):
     """(n,) the loss of each row with activations V (r, n), without penalties."""
     X = rows_of(block)
     xp = namespace(A)
     if isinstance(loss, Divergence):
-        told = _ratios(V, A, X, _seen(block, A), None, by_row=True)[1]
+        ratio, told = _ratios(V, A, X, _seen(block, A), None, by_row=True)
+        told = xp.where(_unreached(ratio, X), xp.inf, told)
         values = X.data if is_sparse(X) else X
         terms = xp.where(values > 0, values * xp.log(xp.where(values > 0, values, 1.0)), 0.0) - values
         if is_sparse(X):
@@ -453,6 +538,11 @@ def _in_order(block, loss, codebook, how):
 
 def _applied(G, V):
     return G @ V if G.ndim == 2 else namespace(V).sum(G * V[None, :, :], axis=1)
+
+
+def _square(packed, r):
+    """(r, r, m) symmetric matrices, of their packed columns."""
+    return namespace(packed).permute_dims(unpacked(packed, r), (1, 2, 0))
 
 
 def _on_diagonal(value, G):

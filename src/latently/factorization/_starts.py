@@ -17,6 +17,8 @@ from latently.factorization._nonnegative import added_up, against, rows_of, weig
 INITS = ("nndsvd", "nndsvda", "nndsvdar", "random", "kmeans")
 _MORE = 10  # directions beyond those asked for, which make the leading ones exact sooner
 _POWERS = 4
+_ZERO = 1e-6  # entries below this part of the largest are zero but for rounding,
+_RANK = 1e-6  # and singular values below this part of the largest are none
 _ROWS_FOR_CLUSTERS = 10000
 
 
@@ -27,7 +29,6 @@ _ROWS_FOR_CLUSTERS = 10000
 class Look:
     """Sums over all entries observed, each row counted with its weight."""
 
-    n_rows: int
     weight: float
     seen: Any  # (D,): weight of the rows that have the feature
     total: Any  # (D,): x
@@ -58,7 +59,7 @@ def look(block):
     entropy = float(weight @ xp.sum(logs - X, axis=1))
     square = float(weight @ xp.sum(X * X, axis=1))
     bounds = float(xp.min(X)), float(xp.max(X))
-    return Look(n, float(xp.sum(weight)), seen, weight @ X, square, entropy, *bounds)
+    return Look(float(xp.sum(weight)), seen, weight @ X, square, entropy, *bounds)
 
 
 def _look_sparse(X, weight):
@@ -68,7 +69,6 @@ def _look_sparse(X, weight):
     by_value = np.repeat(weight, np.diff(X.indptr))
     logs = np.where(values > 0, values * np.log(np.where(values > 0, values, 1.0)), 0.0)
     return Look(
-        n,
         float(weight.sum()),
         np.full(D, weight.sum()),
         np.asarray(weight @ X, dtype=np.float64),
@@ -81,7 +81,6 @@ def _look_sparse(X, weight):
 
 def both(a, b):
     return Look(
-        a.n_rows + b.n_rows,
         a.weight + b.weight,
         a.seen + b.seen,
         a.total + b.total,
@@ -104,40 +103,38 @@ def components(init, sweep, found, n_components, rng, place):
     by_chance = np.sqrt(max(mean.mean(), 0.0) / n_components) * sizes
     if init == "random":
         return by_chance
-    parts = _singular_parts(sweep, min(n_components, len(mean), found.n_rows), mean, rng, place)
-    A = np.concatenate([parts, by_chance[len(parts) :]])
-    empty = A[: len(parts)] <= 1e-6 * A.max(initial=0.0)
-    if init != "nndsvd":
-        by = 1.0 if init == "nndsvda" else 0.01 * sizes[: len(parts)]
-        A[: len(parts)] = np.where(empty, mean.mean() * by, A[: len(parts)])
+    A = _singular_parts(sweep, n_components, mean, rng, place)
+    A = np.concatenate([A, by_chance[len(A) :]])
     dead = ~A.any(axis=1)
     A[dead] = by_chance[dead]
-    return A
+    filling = {"nndsvd": 0.0, "nndsvda": A.mean(), "nndsvdar": 0.01 * A.mean() * sizes}[init]
+    return np.where(A.max() * _ZERO < A, A, filling)
 
 
 def _singular_parts(sweep, n_components, mean, rng, place):
-    """The dominant non-negative part of each leading pair of singular vectors (Boutsidis &
-    Gallopoulos 2008)."""
+    """The dominant non-negative part of each leading pair of singular vectors (Boutsidis & Gallopoulos 2008).
+
+    Zero for pairs beyond the rank, and no more than there are features.
+    """
     D = len(mean)
+    n_components = min(n_components, D)
     Q = np.linalg.qr(rng.standard_normal((D, min(D, n_components + _MORE))))[0]
     mean = like(mean, place)
     for _ in range(_POWERS):
         Q = np.linalg.qr(to_numpy(sweep.sum(_applied, like(Q, place), mean)))[0]
     image = to_numpy(sweep.sum(_applied, like(Q, place), mean))
     values, vectors = np.linalg.eigh(0.5 * (Q.T @ image + image.T @ Q))
-    values = np.sqrt(np.maximum(values[::-1][:n_components], 0.0))
+    there = values[::-1][:n_components] > _RANK**2 * max(values[-1], 0.0)
     V = (Q @ vectors[:, ::-1][:, :n_components]).T  # (r, D)
     V *= np.where(V.sum(axis=1) < 0, -1.0, 1.0)[:, None]
-    sides = to_numpy(
-        sweep.sum(_sides, like(V, place), mean)
-    )  # (2, r): squared norms of what is positive, negative
+    sides = to_numpy(sweep.sum(_sides, like(V, place), mean))  # (2, r)
     positive, negative = np.maximum(V, 0.0), np.maximum(-V, 0.0)
     norms = np.sqrt(sides * [np.sum(positive**2, axis=1), np.sum(negative**2, axis=1)])
     dominant = norms[0] >= norms[1]
     chosen = np.where(dominant[:, None], positive, negative)
     size = np.linalg.norm(chosen, axis=1, keepdims=True)
     strength = np.sqrt(np.maximum(norms.max(axis=0), 0.0))[:, None]
-    return np.where(size > 0, strength * chosen / np.where(size > 0, size, 1.0), 0.0) * (values > 0)[:, None]
+    return np.where(there[:, None] & (size > 0), strength * chosen / np.where(size > 0, size, 1.0), 0.0)
 
 
 def _filled(mean, block):

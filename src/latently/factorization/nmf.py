@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latently.backend.namespace import (
     contiguous,
+    double,
     elsewhere,
     is_floating,
     is_sparse,
@@ -31,7 +32,7 @@ from latently.factorization import _starts
 from latently.factorization._alternation import Alternation
 from latently.factorization._family import LinearFactorization
 from latently.factorization._nonnegative import Codebook, Divergence, How, Penalty, SquaredError, row_costs
-from latently.mixture._engine import as_generator, in_main_memory
+from latently.mixture._engine import as_generator, in_main_memory, unchanged_on_failure
 from latently.mixture._notebook import NotebookMixin
 from latently.mixture._validation import (
     check_callbacks,
@@ -50,7 +51,7 @@ from latently.mixture._validation import (
 
 _LOSSES = {"frobenius": ("hals", "mu"), "kl": ("mu",)}
 _SHORT_RUN = 10  # sweeps of every start before the better ones go on
-_SOLVED, _MOST_PASSES = 1e-7, 2000  # when activations of given components are found
+_SOLVED, _SOLVED_SINGLE, _MOST_PASSES = 1e-10, 1e-5, 2000  # when activations of given components are found
 _LARGEST, _LARGEST_SINGLE = 1e150, 1e15  # so that squares are numbers still
 
 
@@ -68,7 +69,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         "auto" is "hals" for the Frobenius loss and "mu" for "kl", which has no other.
     init : {"auto", "nndsvd", "nndsvda", "nndsvdar", "random", "kmeans"}, default="auto"
         Where components start: at the non-negative parts of singular vectors, with zeros left as they are,
-        filled with the mean of X, or with small numbers by chance; by chance; or at centres of clusters.
+        filled with their mean, or with small numbers by chance; by chance; or at centres of clusters.
         "auto" is "nndsvd" for "hals", and "nndsvda" for "mu", which never leaves a zero.
     n_init : int, default=1
         Starts of which the best goes on; those after the first are by chance.
@@ -218,7 +219,10 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         self
         """
         self._check_hyperparameters()
-        data = self._data(X, sample_weight, reset=True)
+        with unchanged_on_failure(self):
+            return self._fit(self._data(X, sample_weight, reset=True))
+
+    def _fit(self, data):
         found = self._looked_at(data)
         alternation = self._alternation(data, found)
         with (
@@ -235,10 +239,10 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
             )
         if result.interrupted or interrupted:
             message = f"NMF was interrupted; it is fitted as far as sweep {result.n_iter}"
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)  # where `fit` was called
         elif not result.converged and result.n_iter == self.max_iter and self.tol > 0:
             message = f"NMF did not converge in max_iter={self.max_iter} sweeps; raise max_iter or tol"
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)  # where `fit` was called
         vars(self).pop("_online", None)
         self._set_components(self._normalised(result.params.components))
         self.n_iter_, self.converged_, self.n_passes_ = result.n_iter, result.converged, alternation.n_passes
@@ -278,7 +282,9 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         """Go on fitting with a batch of rows.
 
         Their activations are found for the components so far; sums over all batches, in which older ones
-        count ever less, then give new components. The first batch gives the starting values.
+        count ever less, then give new components. The first batch gives the starting values, so it should
+        hold some rows of every part. A model that was fitted, or read from a file, goes on from its
+        components; its sweeps so far count for t.
 
         Parameters
         ----------
@@ -298,15 +304,17 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
             components = place.components
             self.n_iter_, self.n_passes_, self.converged_, history = 0, 0, False, np.zeros(0)
         else:
-            check_same_place("NMF.partial_fit", data, self.components_)
+            self._check_place("partial_fit", data)
             components, history = self.components_, to_numpy(self.history_)
         sums, cost = self._solved_sums(alternation, components, data)
         sums = mapped(lambda array: array / found.weight, sums)
-        n_batches, earlier = getattr(self, "_online", (0, None))
+        earlier = getattr(self, "_online", None)
+        if earlier is None and self.n_iter_ > 0:  # rows of a fit are gone, but its components explain them
+            earlier = alternation.loss.explained(sums, components)
         if earlier is not None:
-            share = (n_batches + self.learning_offset) ** -self.learning_decay
+            share = (self.n_iter_ + self.learning_offset) ** -self.learning_decay
             sums = add(mapped(lambda a: (1 - share) * a, earlier), mapped(lambda a: share * a, sums))
-        self._online = (n_batches + 1, mapped(namespace(components).asarray, sums))
+        self._online = mapped(namespace(components).asarray, sums)
         per_row = Penalty(alternation.penalty.l1 / found.weight, alternation.penalty.l2 / found.weight)
         if self.loss == "kl":  # counts hold the components they belong to
             components = namespace(components).ones_like(components)
@@ -333,12 +341,13 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         D, r = data.n_features, self._n_parts(data.n_features)
         place = self._place(data)
         if self.warm_start and hasattr(self, "components_"):
-            check_same_place("NMF.fit", data, self.components_)
+            self._check_place("fit", data)
             if tuple(self.components_.shape) != (r, D):
                 raise ValueError(
                     f"warm_start needs the shapes of the earlier fit, but components_ has shape "
                     f"{tuple(self.components_.shape)} and would now be {(r, D)}; begin with a new estimator"
                 )
+            self._check_reach(self.components_, found)
             return alternation.start(self.components_, data), False
         activations = None
         if self.activations_init is not None:
@@ -351,6 +360,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
             given = _non_negative(
                 "components_init", parameter("components_init", self.components_init, (r, D))
             )
+            self._check_reach(given, found)
             return alternation.start(like(given, place), data, activations), False
         rng = as_generator(self.random_state)
         sweep = alternation.sweep_of(data)
@@ -359,10 +369,20 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
             for number in range(self.n_init):
                 init = self._init() if number == 0 else "random"
                 components = _starts.components(init, sweep, found, r, rng, place)
+                self._check_reach(components, found)
                 yield alternation.start(like(components, place), data, activations)
 
         found_starts = progress.starts(starts()) if progress and self.n_init > 1 else starts()
         return best_start(alternation.step, found_starts, n_steps=_SHORT_RUN, stop=self._stop)
+
+    def _check_reach(self, components, found):
+        unreached = (to_numpy(components).sum(axis=0) == 0) & (to_numpy(found.total) > 0)
+        if self.loss == "kl" and np.any(unreached):
+            raise ValueError(
+                f"all components start at zero in feature {np.argmax(unreached)}, where X is not zero; the "
+                'divergence is infinite there, and stays so: use init="nndsvda", or give components_init '
+                "above zero"
+            )
 
     def _init(self):
         if self.init != "auto":
@@ -394,12 +414,21 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
             return Data(X, weight)
         return check_data(self, X, None, sample_weight, reset=reset)
 
+    def _check_place(self, method, data):
+        if not is_sparse(data.X):
+            check_same_place(f"NMF.{method}", data, self.components_)
+        elif not isinstance(self.components_, np.ndarray):
+            raise ValueError(
+                f"NMF.{method}(): X is sparse, but the components are not NumPy arrays: "
+                "model = model.to('numpy')"
+            )
+
     def _place(self, data):
         """An array that lives where the rows do."""
         return data.X if data.in_memory and not is_sparse(data.X) else np.zeros(0)
 
     def _is_single(self, data):
-        """Whether products are taken in float32; what is read from elsewhere may change from block to block."""
+        """Whether products are taken in float32: not where blocks of a file may differ."""
         return data.in_memory and str(data.X.dtype).endswith("float32")
 
     def _looked_at(self, data):
@@ -435,7 +464,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         of_rows = self._penalty(self.alpha_W, D)
         of_components = self._penalty(self.alpha_W if self.alpha_H == "same" else self.alpha_H, found.weight)
         if self.loss == "kl":
-            loss, constant, scale = Divergence(of_rows), found.entropy, float(found.total.sum())
+            loss, constant, scale = Divergence(of_rows), found.entropy, float(to_numpy(found.total).sum())
         else:
             loss, constant = SquaredError(self._solver(), of_rows), 0.5 * found.square
             scale = constant
@@ -555,12 +584,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         if out is not None:
             check_writable("out", out)
         data = self._data(X, None, reset=False)
-        if not is_sparse(data.X):
-            check_same_place(f"NMF.{_METHODS[fn]}", data, self.components_)
-        elif not isinstance(self.components_, np.ndarray):
-            raise ValueError(
-                "X is sparse, but the components are not NumPy arrays: model = model.to('numpy')"
-            )
+        self._check_place(_METHODS[fn], data)
         D, r = self.components_.shape[1], self.components_.shape[0]
         penalty = self._penalty(self.alpha_W, D)
         loss = Divergence(penalty) if self.loss == "kl" else SquaredError("hals", penalty)
@@ -626,9 +650,13 @@ def _non_negative(name, array):
 
 def _solved(loss, A, block):
     """Activations (r, n) that minimise the loss."""
-    if isinstance(loss, Divergence):
-        return loss.solved(Codebook.of(A), block, _MOST_PASSES, _SOLVED)
-    how = How(cold_passes=_MOST_PASSES, tolerance=_SOLVED)
+    xp = namespace(A)
+    if isinstance(loss, Divergence):  # Newton's method wants digits
+        X = block.X.astype(np.float64) if is_sparse(block.X) else double(block.X)
+        found = loss.solved(Codebook.of(double(A)), replace(block, X=X), _MOST_PASSES, _SOLVED)
+        return xp.astype(found, A.dtype, copy=False)
+    tolerance = _SOLVED if A.dtype == xp.float64 else _SOLVED_SINGLE
+    how = How(cold_passes=_MOST_PASSES, tolerance=tolerance)
     _, [state] = loss.rows(Codebook.of(A), how, block)
     return state.T
 

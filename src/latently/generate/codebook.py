@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from latently.core.saving import SavedMixin
 from latently.factorization.quantizer import VectorQuantizer
 from latently.generate.sources import check_factorizer
-from latently.mixture._engine import EMEstimator, as_generator
+from latently.mixture._engine import as_generator, unchanged_on_failure
 from latently.mixture._notebook import NotebookMixin
 from latently.mixture._validation import check_flag, check_integer, numbers, parameter
 
@@ -98,7 +98,7 @@ class CodebookGenerator(NotebookMixin, SavedMixin, BaseEstimator):
         self
         """
         self._check_hyperparameters()
-        with EMEstimator._unchanged_on_failure(self):
+        with unchanged_on_failure(self):
             X = validate_data(self, X, dtype=np.float64)
             self.factorizer_ = None if self.factorizer is None else clone(self.factorizer).fit(X)
             codebook = X if self.factorizer_ is None else numbers("components_", self._components())

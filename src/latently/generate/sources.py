@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, DensityMixin, clone
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from latently.core.saving import SavedMixin
-from latently.mixture._engine import EMEstimator, as_generator, drawn_from, in_main_memory
+from latently.mixture._engine import as_generator, drawn_from, in_main_memory, unchanged_on_failure
 from latently.mixture._notebook import NotebookMixin
 from latently.mixture._validation import check_flag, check_integer, check_weights
 
@@ -79,7 +79,7 @@ class SourceDensity(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         for part in (self.factorizer, self.density):
             if sample_weight is not None and not has_fit_parameter(part, "sample_weight"):
                 raise ValueError(f"sample_weight was given, but {type(part).__name__}.fit takes none")
-        with EMEstimator._unchanged_on_failure(self):
+        with unchanged_on_failure(self):
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
             factorizer, density = clone(self.factorizer), clone(self.density)
             if sample_weight is None:

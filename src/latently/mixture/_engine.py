@@ -176,7 +176,7 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         self
         """
         self._check_hyperparameters()
-        with self._unchanged_on_failure():
+        with unchanged_on_failure(self):
             return self._fit(check_data(self, X, y, sample_weight, reset=True))
 
     def partial_fit(self, X, y=None, sample_weight=None):
@@ -197,18 +197,8 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         self
         """
         self._check_hyperparameters()
-        with self._unchanged_on_failure():
+        with unchanged_on_failure(self):
             return self._partial_fit(X, y, sample_weight)
-
-    @contextmanager
-    def _unchanged_on_failure(self):
-        earlier = vars(self).copy()
-        try:
-            yield
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(earlier)  # what was fitted before stays as it was
-            raise
 
     def _fit(self, data):
         return self._fit_to(self._problem(data))
@@ -561,6 +551,18 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         sweep = data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
         checked = quietly if data.in_memory else finite_only
         return data.collected(sweep.rows(checked, fn, kernel, density, frame, *args), out)
+
+
+@contextmanager
+def unchanged_on_failure(estimator):
+    """A fit that fails leaves the estimator as it was."""
+    earlier = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(earlier)
+        raise
 
 
 def information_criteria(model, X, weight=None, *, with_icl=False):

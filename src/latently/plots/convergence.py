@@ -20,8 +20,8 @@ class ConvergenceDisplay:
 
     Attributes
     ----------
-    histories, label
-    axes_, figure_
+    histories, label : as given
+    axes_, figure_ : list of matplotlib axes, and their figure
         What was drawn on, after `plot`.
 
     Examples

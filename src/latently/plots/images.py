@@ -40,7 +40,7 @@ class ImageGridDisplay:
         The whole as one image; NaN where no picture is.
     separators : list of ((float, float), (float, float))
         x and y of both ends of the lines between groups.
-    axes_, figure_
+    axes_, figure_ : list of matplotlib axes, and their figure
         What was drawn on, after `plot`.
 
     Examples

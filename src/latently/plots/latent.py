@@ -39,9 +39,9 @@ class LatentDisplay:
 
     Attributes
     ----------
-    points, groups, group_names, means, covariances, ellipse_names, boundaries, axis_names
+    points, groups, group_names, means, covariances, ellipse_names, boundaries, axis_names : as given
         As given.
-    axes_, figure_
+    axes_, figure_ : list of matplotlib axes, and their figure
         What was drawn on, after `plot`.
 
     Examples

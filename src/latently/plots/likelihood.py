@@ -29,7 +29,7 @@ class LikelihoodDisplay:
         -inf if nothing is rejected.
     accepted : dict of str to float
         The share of rows that are accepted.
-    axes_, figure_
+    axes_, figure_ : list of matplotlib axes, and their figure
         What was drawn on, after `plot`.
 
     Examples

@@ -30,9 +30,9 @@ class LoadingsDisplay:
 
     Attributes
     ----------
-    loadings, feature_names, titles, factor_names
+    loadings, feature_names, titles, factor_names : as given
         As given.
-    axes_, figure_
+    axes_, figure_ : list of matplotlib axes, and their figure
         What was drawn on, after `plot`.
 
     Examples

@@ -39,9 +39,9 @@ class PrincipalAxesDisplay:
     means : ndarray of shape (n_components, 2)
     covariances : ndarray of shape (n_components, 2, 2), or None
     marks : dict of str to ndarray of shape (n_marks, 2)
-    groups, group_names
+    groups, group_names : as given
         The group of each row, and what groups are called.
-    axes_, figure_
+    axes_, figure_ : list of matplotlib axes, and their figure
         What was drawn on, after `plot`.
 
     Examples

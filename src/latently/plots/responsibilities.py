@@ -27,7 +27,7 @@ class ResponsibilitiesDisplay:
 
     Attributes
     ----------
-    responsibilities, names, sure_from
+    responsibilities, names, sure_from : as given
         As given.
     components : ndarray of shape (n_samples,)
         The most probable component of each row.
@@ -35,7 +35,7 @@ class ResponsibilitiesDisplay:
         Whether its probability is below `sure_from`.
     order : ndarray of shape (n_samples,)
         The rows as they are drawn, from left to right.
-    axes_, figure_
+    axes_, figure_ : list of matplotlib axes, and their figure
         What was drawn on, after `plot`.
 
     Examples

@@ -49,7 +49,7 @@ class SelectionDisplay:
         Standard errors likewise.
     best : tuple
         The group and the position in it of the best cell.
-    axes_, figure_
+    axes_, figure_ : list of matplotlib axes, and their figure
         What was drawn on, after `plot`.
     """
 

@@ -23,7 +23,9 @@ CRITERIA = {
     "aic": Criterion("aic", "AIC", False),
     "icl": Criterion("icl", "ICL", False),
     "log_likelihood": Criterion("held_out_log_likelihood", "held-out log-likelihood per row", True),
+    "entries": Criterion("held_out_error", "squared error per hidden entry", False),
 }
+_OF_LIKELIHOODS = ("log_likelihood", "n_parameters", "bic", "aic", "icl")
 _SHOWN = 5  # models that the short description lists
 
 _STYLE = """
@@ -59,9 +61,11 @@ class Selection:
     table_ : pandas.DataFrame
         A row for each cell, in the order of the grid: its parameters, then
 
-        - `log_likelihood` per row of the data fitted to, `n_parameters`, `bic`, `aic`, `icl`;
+        - `log_likelihood` per row of the data fitted to, `n_parameters`, `bic`, `aic`, `icl`: missing for
+          models that have none;
         - `n_iter` and `converged` of the fit;
-        - `held_out_log_likelihood` and `held_out_standard_error` over folds, if that was the criterion;
+        - `held_out_log_likelihood` or `held_out_error`, with the `held_out_standard_error` over folds, if
+          that was the criterion;
         - `seconds` that all fits of the cell took;
         - `refits`, how often it was fitted again because a smaller model was more likely, and `started_from`,
           where the fit that was kept then began: empty if that is the first fit;
@@ -132,7 +136,8 @@ class Selection:
     def __repr__(self):
         shown = self.table_.sort_values("rank").head(_SHOWN)
         columns = [*self._parameters, "log_likelihood", "n_parameters", self._kind.column, "rank"]
-        return f"{self._sentence()}\n{shown[columns].to_string(index=False)}"
+        told = [name for name in columns if name not in self._untold]
+        return f"{self._sentence()}\n{shown[told].to_string(index=False)}"
 
     def _repr_html_(self):
         return f"<p>{escape(self._sentence())}</p>{self._html_table()}"
@@ -146,6 +151,11 @@ class Selection:
         """The columns of the table that the grid is made of."""
         return list(self.table_.columns[: self.table_.columns.get_loc("log_likelihood")])
 
+    @property
+    def _untold(self):
+        """Columns that such models do not have."""
+        return [name for name in _OF_LIKELIHOODS if self.table_[name].isna().all()]
+
     def _display(self):
         try:
             from latently.plots.selection import SelectionDisplay
@@ -158,7 +168,7 @@ class Selection:
             column,
             label=label,
             higher_is_better=higher_is_better,
-            error_column="held_out_standard_error" if higher_is_better else None,
+            error_column="held_out_standard_error" if "held_out_standard_error" in self.table_ else None,
         )
 
     def _sentence(self):
@@ -178,7 +188,8 @@ class Selection:
     def _html_table(self):
         """The table by rank; what failed comes last, and columns that say nothing are left out."""
         silent = [name for name in ("refits", "started_from", "error") if not self.table_[name].any()]
-        table = self.table_.sort_values("rank", kind="stable", na_position="last").drop(columns=silent)
+        table = self.table_.sort_values("rank", kind="stable", na_position="last")
+        table = table.drop(columns=[*silent, *self._untold])
         table = table[["rank", *table.columns.drop("rank")]].astype(object)
         names = "".join(f"<th>{escape(str(name).replace('_', ' '))}</th>" for name in table.columns)
         lines = []

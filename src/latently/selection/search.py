@@ -1,4 +1,4 @@
-"""A search over the parameters of a mixture.
+"""A search over the parameters of a mixture or a factorisation.
 
 Cells, the points of the grid, are fitted side by side, each fit on one core: then the numbers are the same
 however many run at once. Cells that nesting shows to have a poor optimum are fitted again (`nesting`).
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, ParameterGrid, check_cv
@@ -36,7 +37,8 @@ from latently.mixture._validation import (
 from latently.selection.nesting import is_nested, start_from
 from latently.selection.result import CRITERIA, Selection, cell_name
 
-_NEEDED = ("fit", "score_samples", "score", "predict_proba", "n_parameters", "get_params")
+_NEEDED = ("fit", "get_params")
+_OF_LIKELIHOODS = ("score_samples", "score", "predict_proba", "n_parameters")
 _COLUMNS = {
     "log_likelihood": "float64",
     "n_parameters": "Int64",  # the kind of pandas that has room for missing numbers
@@ -64,26 +66,28 @@ def select(
     warm_starts=True,
     verbose=0,
 ):
-    """Fit a mixture with every combination of parameters and find the best by a criterion.
+    """Fit a model with every combination of parameters and find the best by a criterion.
 
     Parameters
     ----------
-    estimator : mixture
-        For example ``MFA()``. It is left as it is; copies are fitted.
+    estimator : mixture, or factorisation with missing entries
+        For example ``MFA()``, or ``NMF()`` with the criterion "entries". It is left as it is; copies are
+        fitted.
     X : array-like of shape (n_samples, n_features), path or blocks
-        What `estimator.fit` takes. The criterion "log_likelihood" needs an array or a data frame, of which
-        rows can be taken.
+        What `estimator.fit` takes. The criteria "log_likelihood" and "entries" need an array or a data frame,
+        of which rows can be taken, or entries.
     grid : dict or list of dicts
         Parameters and the values they take, as for scikit-learn's `ParameterGrid`.
-    criterion : {"bic", "aic", "icl", "log_likelihood"}, default="bic"
+    criterion : {"bic", "aic", "icl", "log_likelihood", "entries"}, default="bic"
         The first three are lower for better models and are taken on the rows fitted to. "log_likelihood" is
-        the mean log density of rows that were held out; higher is better.
+        the mean log density of rows that were held out; higher is better. "entries" is the mean squared
+        error of entries of X that were hidden, as `impute` fills them in; lower is better.
     n_jobs : int or None
         Fits to run at once, each on one core; -1 is one for every core. By default those of the first second
         run here, and what is then left on all cores. The result does not depend on it.
     cv : int or splitter, default=5
-        For "log_likelihood": the number of folds, of rows in an order drawn by `random_state`, or one of
-        scikit-learn's splitters.
+        For "log_likelihood" and "entries": the number of folds, of rows or of entries in an order drawn by
+        `random_state`, or one of scikit-learn's splitters.
     sample_weight : array-like of shape (n_samples,), optional
         How often each row counts, in fits and in the criteria.
     random_state : int, RandomState or None
@@ -110,8 +114,8 @@ def select(
     {'covariance_type': 'full', 'n_components': 2}
     """
     pandas = _pandas()
-    _check_estimator(estimator)
     check_choice("criterion", criterion, CRITERIA)
+    _check_estimator(estimator, criterion)
     check_flag("warm_starts", warm_starts)
     check_seed(random_state)
     if not isinstance(verbose, (bool, np.bool_)):
@@ -120,7 +124,7 @@ def select(
     cells = _checked_cells(estimator, grid)
     seed = random_state if isinstance(random_state, Integral) else _drawn_seed(random_state)
     X = np.asarray(X) if isinstance(X, (list, tuple)) else X
-    parts = [None, *_folds(cv, X, seed)] if criterion == "log_likelihood" else [None]
+    parts = [None, *_held_out_parts(criterion, cv, X, seed)]
     if sample_weight is not None:
         sample_weight = check_weights(sample_weight, _row_count(X))
 
@@ -129,7 +133,7 @@ def select(
     if warm_starts:
         search.mend()
     search.complain()
-    table = pandas.DataFrame(search.rows()).astype(_COLUMNS)
+    table = pandas.DataFrame(search.rows(CRITERIA[criterion].column)).astype(_COLUMNS)
     return Selection(criterion, table, cells, [search.fits[cell, 0].model for cell in range(len(cells))])
 
 
@@ -144,14 +148,17 @@ def _pandas():
     return pandas
 
 
-def _check_estimator(estimator):
+def _check_estimator(estimator, criterion):
     if isinstance(estimator, type):
         raise TypeError(f"estimator must be an object, not a class; write {estimator.__name__}()")
-    missing = [name for name in _NEEDED if not hasattr(estimator, name)]
+    by_entries = criterion == "entries"
+    needed = _NEEDED + (("impute",) if by_entries else _OF_LIKELIHOODS)
+    missing = [name for name in needed if not hasattr(estimator, name)]
     if missing:
+        kind = "fill in what is missing, such as NMF()" if by_entries else "be a mixture, such as MFA()"
+        cure = "" if by_entries or not hasattr(estimator, "impute") else "; choose criterion='entries'"
         raise TypeError(
-            f"estimator must be a mixture, such as MFA(), but {type(estimator).__name__} "
-            f"has no {' and no '.join(missing)}"
+            f"estimator must {kind}, but {type(estimator).__name__} has no {' and no '.join(missing)}{cure}"
         )
     if getattr(estimator, "checkpoint", None) is not None:
         raise ValueError("estimator has a checkpoint, which all fits would share; set checkpoint=None")
@@ -196,17 +203,58 @@ def _drawn_seed(random_state):
     return check_random_state(random_state).randint(2**31 - 1)
 
 
-def _folds(cv, X, seed):
-    """Rows to fit to and rows to hold out, fold by fold."""
-    if _is_dask(X) or not (hasattr(X, "shape") and hasattr(X, "__getitem__")):
+def _held_out_parts(criterion, cv, X, seed):
+    """What is fitted without, fold by fold: rows, or entries."""
+    if criterion == "log_likelihood":
+        _check_can_be_taken("rows", criterion, X)
+        return list(_folds(cv, X.shape[0], seed))
+    if criterion == "entries":
+        _check_can_be_taken("entries", criterion, X)
+        return _hidden_entries(cv, X, seed)
+    return []
+
+
+def _check_can_be_taken(what, criterion, X):
+    if _is_dask(X) or issparse(X) or not (hasattr(X, "shape") and hasattr(X, "__getitem__")):
         raise TypeError(
-            f"criterion='log_likelihood' takes rows of X by their numbers, which {type(X).__name__} does not "
+            f"criterion={criterion!r} takes {what} of X by their numbers, which {type(X).__name__} does not "
             "allow; give an array or a data frame, or choose 'bic', 'aic' or 'icl'"
         )
+
+
+def _folds(cv, count, seed):
+    """Numbers to fit to and numbers to hold out, fold by fold."""
     if isinstance(cv, Integral):
         check_integer("cv", cv, least=2, or_else="a splitter")
         cv = KFold(cv, shuffle=True, random_state=seed)
-    return list(check_cv(cv).split(np.zeros((X.shape[0], 1))))
+    return check_cv(cv).split(np.zeros((count, 1)))
+
+
+def _hidden_entries(cv, X, seed):
+    """Masks (N, D), true for what is hidden, fold by fold; of every feature something is left."""
+    observed = ~np.isnan(numbers_of(X))
+    entries = np.flatnonzero(observed)
+    if isinstance(cv, Integral) and len(entries) < cv:
+        raise ValueError(f"X has {len(entries)} entries, too few to deal them out to cv={cv} folds")
+    masks = []
+    for _, others in _folds(cv, len(entries), seed):
+        hidden = np.zeros(observed.shape, dtype=bool)
+        hidden.flat[entries[others]] = True
+        left = np.sum(observed & ~hidden, axis=0)
+        if left.min() == 0:
+            raise ValueError(
+                f"X has too few entries: with those of a fold hidden, nothing is left of feature "
+                f"{left.argmin()}; raise cv, or leave the feature out"
+            )
+        masks.append(hidden)
+    return masks
+
+
+def numbers_of(X):
+    """An array or a data frame as an array of float64."""
+    if hasattr(X, "iloc"):
+        return X.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.asarray(X, dtype=np.float64)
 
 
 def _row_count(X):
@@ -224,12 +272,12 @@ def _is_dask(X):
 
 @dataclass(frozen=True)
 class Fit:
-    """What came of a fit to all rows, or to those of one fold."""
+    """What came of a fit to everything, or without one fold."""
 
     model: Any = None
     numbers: dict[str, Any] = field(default_factory=dict)  # columns of the table
     log_likelihood: float = -np.inf  # per row, of the rows fitted to
-    held_out: float = np.nan  # per row, of the others
+    held_out: float = np.nan  # log-likelihood per row of the others, or error per entry hidden
     seconds: float = 0.0
     started_from: str = ""
     error: str = ""
@@ -237,7 +285,7 @@ class Fit:
 
 
 def fit_one(estimator, params, start, X, weight, part, home):
-    """A fit with `params` from `start`, if that is not empty; `part` is a fold, or None for all rows.
+    """A fit with `params` from `start`, if that is not empty; `part` is a fold, or None for everything.
 
     `home` is the process that searches. It records warnings for all its threads, others record their own.
     """
@@ -265,9 +313,12 @@ def _openmp():
 
 def _fitted(model, X, weight, part):
     if part is None:
-        numbers = criteria(model.fit(X, sample_weight=weight), X, weight)
+        model.fit(X, sample_weight=weight)
+        numbers = criteria(model, X, weight) if _has_likelihood(model) else {}
         numbers |= {"n_iter": model.n_iter_, "converged": model.converged_}
-        return Fit(model, numbers, numbers["log_likelihood"])
+        return Fit(model, numbers, numbers.get("log_likelihood", -np.inf))
+    if isinstance(part, np.ndarray):
+        return _fitted_without_entries(model, X, weight, part)
     (seen, its_weight), (others, their_weight) = (
         (_safe_indexing(X, rows), None if weight is None else weight[rows]) for rows in part
     )
@@ -276,6 +327,22 @@ def _fitted(model, X, weight, part):
     if np.isnan(held_out):
         raise ValueError("the log-likelihood of the rows held out is not a number")
     return Fit(model, {}, model.score(seen, sample_weight=its_weight), held_out)
+
+
+def _fitted_without_entries(model, X, weight, hidden):
+    seen = X.astype(np.float64).mask(hidden) if hasattr(X, "iloc") else np.where(hidden, np.nan, X)
+    model.fit(seen, sample_weight=weight)
+    errors = (numbers_of(model.impute(seen)) - numbers_of(X))[hidden] ** 2
+    counted = None if weight is None else np.broadcast_to(weight[:, None], hidden.shape)[hidden]
+    error = float(np.average(errors, weights=counted))
+    if not np.isfinite(error):
+        raise ValueError("the error of the entries hidden is not a finite number")
+    log_likelihood = model.score(seen, sample_weight=weight) if _has_likelihood(model) else -np.inf
+    return Fit(model, {}, log_likelihood, error)
+
+
+def _has_likelihood(model):
+    return all(hasattr(model, name) for name in _OF_LIKELIHOODS)
 
 
 def criteria(model, X, weight=None):
@@ -295,7 +362,7 @@ class _Search:
     X: Any
     weight: Any
     cells: list
-    parts: list  # None for all rows, then folds
+    parts: list  # None for everything, then folds: rows to fit to and others, or masks of hidden entries
     seed: int
     n_jobs: int | None
     verbose: bool
@@ -389,15 +456,15 @@ class _Search:
             stacklevel=3,  # where `select` was called
         )
 
-    def rows(self):
-        """The rows of the table."""
+    def rows(self, column):
+        """The rows of the table; `column` is what folds are averaged in."""
         names = sorted({name for cell in self.cells for name in cell})
         for cell, complete in enumerate(self.complete):
             fit, *folds = (self.fits[cell, part] for part in range(len(self.parts)))
             yield {
                 **{name: complete[name] for name in names},
                 **{name: fit.numbers.get(name) for name in _COLUMNS},
-                **(_held_out([fold.held_out for fold in folds]) if folds else {}),
+                **(_held_out(column, [fold.held_out for fold in folds]) if folds else {}),
                 "seconds": self.seconds[cell],
                 "refits": self.refits[cell],
                 "started_from": fit.started_from,
@@ -405,11 +472,11 @@ class _Search:
             }
 
 
-def _held_out(scores):
+def _held_out(column, scores):
     """Mean over folds and its standard error."""
     mean = np.mean(scores)
     error = np.std(scores, ddof=1) / np.sqrt(len(scores)) if np.isfinite(mean) else np.nan
-    return {"held_out_log_likelihood": mean, "held_out_standard_error": error}
+    return {column: mean, "held_out_standard_error": error}
 
 
 def side_by_side(jobs, n_jobs, n_cores):

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from latently.backend.namespace import like
 from latently.core.saving import SavedMixin
-from latently.mixture._engine import EMEstimator, as_generator, drawn_from, in_main_memory
+from latently.mixture._engine import as_generator, drawn_from, in_main_memory, unchanged_on_failure
 from latently.mixture._notebook import NotebookMixin
 from latently.mixture._validation import (
     check_data,
@@ -118,7 +118,7 @@ class PerClass(LatentClassifier, NotebookMixin, SavedMixin, BaseEstimator):
         self._check_hyperparameters()
         if sample_weight is not None and not has_fit_parameter(self.density, "sample_weight"):
             raise ValueError(f"sample_weight was given, but {type(self.density).__name__}.fit takes none")
-        with EMEstimator._unchanged_on_failure(self):
+        with unchanged_on_failure(self):
             rows = self._rows(X, reset=True)
             codes = self._encoded(y, len(rows))
             weight = None if sample_weight is None else check_weights(sample_weight, len(rows))
