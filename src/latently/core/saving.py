@@ -106,6 +106,8 @@ def _described_settings(estimator: Any, left_out: set[str]) -> tuple[dict[str, A
             plain[name] = value
         elif isinstance(value, np.generic):
             plain[name] = value.item()
+        elif _are_sizes(value):
+            plain[name] = _as_lists(value)
         elif hasattr(value, "get_params"):
             estimators[name], its_arrays = _described_settings(value, left_out)
             arrays |= {f"hyper.{name}.{key}": array for key, array in its_arrays.items()}
@@ -119,6 +121,22 @@ def _may_be_array(hyper_parameter: str) -> bool:
     return hyper_parameter == "class_prior" or (
         hyper_parameter.endswith("_init") and hyper_parameter != "n_init"
     )
+
+
+def _are_sizes(value: Any) -> bool:
+    """Whether this is a sequence of integers, or of such sequences: numbers of components, layer by layer."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "iu" and value.ndim in (1, 2)
+    return isinstance(value, (list, tuple)) and all(
+        type(entry) is int or (isinstance(entry, (list, tuple)) and all(type(size) is int for size in entry))
+        for entry in value
+    )
+
+
+def _as_lists(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_as_lists(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 # -- from a file --------------------------------------------------------------------------------------
@@ -159,7 +177,8 @@ def _rebuilt_settings(class_named: Callable[[Any], Any], header: Any, arrays: Ar
     """An estimator that is not fitted."""
     plain, described = header["hyper_parameters"], header.get("hyper_estimators", {})
     _require(isinstance(plain, dict) and isinstance(described, dict))
-    _require(not any(isinstance(value, (list, dict)) for value in plain.values()))
+    _require(not any(isinstance(value, dict) for value in plain.values()))
+    _require(all(_are_sizes(value) for value in plain.values() if isinstance(value, list)))
     _require(not any(isinstance(plain[name], str) for name in plain if _may_be_array(name)))
     given = {name: array for name, array in arrays.items() if "." not in name}
     _check_numbers(given)
