@@ -28,6 +28,7 @@ NEEDS = {  # data sets that do not come with scikit-learn
     "002/tables-5.2-5.3": "coil20",
     "002/tables-5.2-5.3-sonar": "sonar",
     "002/tables-5.4-5.5": "umist",
+    "003/figure-5.7": "mnist",
     "003/figures-3.8-3.11": "leuk72_3k",
     "003/table-3.11": "wpbc",
     "003/table-3.12": "urban_land_cover",
@@ -37,6 +38,7 @@ NEEDS = {  # data sets that do not come with scikit-learn
     "003/table-3.3": "user_knowledge",
     "003/table-3.6": "seeds",
     "003/table-3.8": "user_knowledge",
+    "003/tables-5.2-5.4": "leuk72_3k",
 }
 GRIDS = {  # rows that the error rates were counted on
     "003/table-3.1": 300,

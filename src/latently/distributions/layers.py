@@ -1,0 +1,233 @@
+"""Layers of factors above a first one: what leaves of a tree say about the factors below them.
+
+    z_L | leaf ~ N(xi, Omega)      z_{l-1} | z_l, node ~ N(mu + W z_l, diag(psi)),  l = L .. 2
+
+A leaf is a component of the last layer; in every layer below it belongs to one node. Given its leaf all
+factors are Gaussian, and those of the first layer, which rows are made of, have a dense q x q covariance.
+Two kinds of layers:
+
+    own loadings      every node has mu, W and psi of its own; xi = 0 and Omega = I (mixtures of factor
+                      analysers)
+    common loadings   the nodes that belong to one node below share W and psi; mu = 0; xi, Omega are those of
+                      the leaf (mixtures of common factor analysers)
+
+S leaves. The EM step needs nothing of the rows but the moments that the leaves see of z_1. Yang, section 2.4
+and chapter 5, with the corrections of docs/dmfa.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latently.backend.linalg import diagonals, symmetric, transpose
+from latently.backend.namespace import Array, eye, like, namespace, zeros
+
+_RIDGE = 1e-12  # of the variance of factors, for regressions on them
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Of n nodes, from q factors to the p of the layer below."""
+
+    means: Array  # (n, p): mu
+    loadings: Array  # (n, p, q): W
+    noise_variance: Array  # (n, p): psi, > 0
+
+
+@dataclass(frozen=True)
+class Top:
+    means: Array  # (S, q): xi
+    covariances: Array  # (S, q, q): Omega
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A layer and what is above it."""
+
+    layer: Layer
+    above: Layers | Top
+
+    def all(self) -> list[Layer]:
+        """The layers, the lowest first."""
+        return [self.layer, *(self.above.all() if isinstance(self.above, Layers) else [])]
+
+    @property
+    def top(self) -> Top:
+        return self.above.top if isinstance(self.above, Layers) else self.above
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and covariance of some factors for every leaf: of what it expects, or of what it has seen."""
+
+    means: Array  # (S, q)
+    covariances: Array  # (S, q, q)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How factors follow from those below, given the leaf: z = at + K (below - at_below) + rest."""
+
+    K: Array  # (S, q, p)
+    rest: Array  # (S, q, q): covariance of what stays open
+
+    def posterior(self, expected: Moments, expected_below: Moments, below: Moments) -> Moments:
+        """What is known of z if what is known of the factors below are these moments."""
+        off = (self.K @ (below.means - expected_below.means)[..., None])[..., 0]
+        spread = self.K @ below.covariances @ transpose(self.K)
+        return Moments(expected.means + off, symmetric(spread) + self.rest)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What layers are like: their kind, the node of each leaf, and how little noise they may have."""
+
+    common: bool
+    owners: tuple[NDArray[np.int64], ...]  # of each layer, (S,): the node of each leaf
+    floors: tuple[Array, ...]  # of each layer, (p,) or (n, p)
+
+    def above(self) -> Rules:
+        return replace(self, owners=self.owners[1:], floors=self.floors[1:])
+
+
+def stacked(layers: list[Layer], top: Top) -> Layers | Top:
+    """The record of layers, the lowest first."""
+    return top if not layers else Layers(layers[0], stacked(layers[1:], top))
+
+
+def at_leaves(layer: Layer, owner: NDArray[np.int64]) -> Layer:
+    """The parameters of the node of each leaf."""
+    xp = namespace(layer.means)
+    index = like(owner, layer.means)
+    arrays = (layer.means, layer.loadings, layer.noise_variance)
+    return Layer(*(xp.take(array, index, axis=0) for array in arrays))
+
+
+def expectations(layers: Layers | Top, owners: tuple[NDArray[np.int64], ...]) -> list[Moments]:
+    """Moments of the factors of all layers given the leaf, the lowest first."""
+    if isinstance(layers, Top):
+        return [Moments(layers.means, layers.covariances)]
+    above = expectations(layers.above, owners[1:])
+    node, z = at_leaves(layers.layer, owners[0]), above[0]
+    W, psi = node.loadings, node.noise_variance
+    means = node.means + (W @ z.means[..., None])[..., 0]
+    noise = eye(psi.shape[1], psi) * psi[:, None, :]
+    return [Moments(means, symmetric(W @ z.covariances @ transpose(W)) + noise), *above]
+
+
+def gain(node: Layer, expected: Moments, expected_below: Moments) -> Gain:
+    """Of the factors above a layer, whose parameters at the leaves are `node`."""
+    W, omega = node.loadings, expected.covariances
+    K = transpose(namespace(W).linalg.solve(expected_below.covariances, W @ omega))
+    left = eye(omega.shape[-1], omega) - K @ W
+    # as a sum of squares, which rounding cannot make negative
+    noise = (K * node.noise_variance[:, None, :]) @ transpose(K)
+    return Gain(K, symmetric(left @ omega @ transpose(left) + noise))
+
+
+def climbed(layers: Layers | Top, owners: tuple[NDArray[np.int64], ...], height: int) -> tuple[Moments, Gain]:
+    """What is expected of the factors `height` layers above the first, and how they follow from the first."""
+    expected = expectations(layers, owners)
+    n_leaves, q = expected[0].means.shape
+    one = namespace(expected[0].means).broadcast_to(eye(q, expected[0].means), (n_leaves, q, q))
+    total = Gain(one, 0.0 * one)
+    for i in range(height):
+        assert isinstance(layers, Layers)
+        here = gain(at_leaves(layers.all()[i], owners[i]), expected[i + 1], expected[i])
+        rest = symmetric(here.K @ total.rest @ transpose(here.K)) + here.rest
+        total = Gain(here.K @ total.K, rest)
+    return expected[height], total
+
+
+def stepped(layers: Layers, rules: Rules, weight: Array, seen: Moments) -> Layers:
+    """The M-step: the maximiser of Q for leaves that have seen z_1 with these moments, `weight` (S,) of it.
+
+    With z_l given the leaf and the factors below, a layer is a regression of those below on z_l. What has
+    seen nothing stays as it was.
+    """
+    expected = expectations(layers, rules.owners)
+    return _stepped(layers, rules, weight, seen, expected)
+
+
+def _stepped(layers: Layers, rules: Rules, weight: Array, seen: Moments, expected: list[Moments]) -> Layers:
+    xp = namespace(weight)
+    owner, floor = rules.owners[0], rules.floors[0]
+    here = gain(at_leaves(layers.layer, owner), expected[1], expected[0])
+    z = here.posterior(expected[1], expected[0], seen)
+    cross = seen.covariances @ transpose(here.K)  # (S, p, q): covariance of the factors below and z
+    layer = _regression(layers.layer, owner, weight, seen, z, cross, rules.common)
+    layer = replace(
+        layer, noise_variance=xp.maximum(layer.noise_variance, floor + 0.0 * layer.noise_variance)
+    )
+    if isinstance(layers.above, Layers):
+        return Layers(layer, _stepped(layers.above, rules.above(), weight, z, expected[1:]))
+    top = layers.above
+    if rules.common:
+        filled = weight > 0
+        top = Top(
+            xp.where(filled[:, None], z.means, top.means),
+            xp.where(filled[:, None, None], z.covariances, top.covariances),
+        )
+    return Layers(layer, top)
+
+
+def _regression(
+    old: Layer, owner: NDArray[np.int64], weight: Array, x: Moments, z: Moments, cross: Array, common: bool
+) -> Layer:
+    """Of x on z, in every node over its leaves; through the origin if loadings are `common`.
+
+    Loadings are solved for what is to be added to the old ones, so that leaves far from the origin cost few
+    digits.
+    """
+    xp = namespace(weight)
+    n = old.means.shape[0]
+    members = like((np.arange(n)[:, None] == owner).astype(np.float64), weight)  # (n, S)
+    total = members @ weight
+    filled = total > 0
+    share = members * weight / xp.where(filled, total, 1.0)[:, None]  # of a leaf in its node
+
+    def averaged(values: Array) -> Array:
+        flat = xp.reshape(values, (values.shape[0], -1))
+        return xp.reshape(share @ flat, (n, *values.shape[1:]))
+
+    index = like(owner, weight)
+    x_mean, z_mean = averaged(x.means), averaged(z.means)
+    x_off, z_off = x.means, z.means
+    if not common:
+        x_off, z_off = x_off - xp.take(x_mean, index, axis=0), z_off - xp.take(z_mean, index, axis=0)
+    W = xp.take(old.loadings, index, axis=0)
+    residual_off = x_off - (W @ z_off[..., None])[..., 0]
+    residual_z = cross - W @ z.covariances  # covariance of x - W z and z
+    xz = averaged(residual_z + residual_off[:, :, None] * z_off[:, None, :])
+    zz = averaged(z.covariances + z_off[:, :, None] * z_off[:, None, :])
+    spread = diagonals(x.covariances) - xp.sum(W * (cross + residual_z), axis=2)
+    square = averaged(spread + residual_off**2)
+    zz = xp.where(filled[:, None, None], symmetric(zz), eye(zz.shape[-1], zz))
+    added = transpose(_solved(zz, transpose(xz)))
+    loadings = old.loadings + added
+    noise = square - xp.sum(added * xz, axis=2)
+    means = old.means if common else x_mean - (loadings @ z_mean[..., None])[..., 0]
+    keep = filled[:, None]
+    return Layer(
+        xp.where(keep, means, old.means),
+        xp.where(keep[..., None], loadings, old.loadings),
+        xp.where(keep, noise, old.noise_variance),
+    )
+
+
+def _solved(zz: Array, right: Array) -> Array:
+    """zz^-1 right, where zz may be singular: leaves of one node may all have factors of no spread."""
+    xp = namespace(zz)
+    ridge = _RIDGE * (xp.max(diagonals(zz), axis=-1)[:, None, None] + _RIDGE) * eye(zz.shape[-1], zz)
+    return xp.linalg.solve(zz + ridge, right)
+
+
+def standard_top(n_leaves: int, n_factors: int, array: Array) -> Top:
+    """Factors N(0, I) for all leaves."""
+    one = eye(n_factors, array)
+    return Top(
+        zeros((n_leaves, n_factors), array), namespace(array).broadcast_to(one, (n_leaves, *one.shape))
+    )
