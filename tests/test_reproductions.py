@@ -23,6 +23,11 @@ from latently.supervised import MJFAClassifier
 
 REPRODUCTIONS = available()
 NEEDS = {  # data sets that do not come with scikit-learn
+    "000/figures-3.2-3.6": "mnist",
+    "000/figures-3.23-3.27": "mnist",
+    "000/figures-3.28-3.45": "mnist",
+    "000/figures-3.46-3.57": "mnist",
+    "000/figures-3.7-3.22": "mnist",
     "001/section-4.2": "mnist",
     "002/discriminative-weight": "sonar",
     "002/tables-5.2-5.3": "coil20",
@@ -39,6 +44,7 @@ NEEDS = {  # data sets that do not come with scikit-learn
     "003/table-3.6": "seeds",
     "003/table-3.8": "user_knowledge",
     "003/tables-5.2-5.4": "leuk72_3k",
+    "004/features": "mnist",
 }
 GRIDS = {  # rows that the error rates were counted on
     "003/table-3.1": 300,

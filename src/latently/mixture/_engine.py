@@ -239,14 +239,14 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
             warnings.warn(
                 f"{type(self).__name__} was interrupted; it is fitted as far as iteration {result.n_iter}",
                 ConvergenceWarning,
-                stacklevel=4,  # where `fit` was called
+                stacklevel=5,  # where `fit` was called
             )
         elif not result.converged and result.n_iter == self.max_iter and self.tol > 0:
             warnings.warn(
                 f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations; "
                 "raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return result
 
