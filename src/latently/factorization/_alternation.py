@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from latently.backend.namespace import like, namespace, to_numpy, zeros
+from latently.backend.placement import one_blas_thread
 from latently.core.drivers import Step
 from latently.core.tree import add
 from latently.factorization._nonnegative import Codebook, Divergence, How, Penalty, SquaredError
@@ -23,6 +24,7 @@ _GROWTH, _GROWTH_OF_LIMIT, _SHRINKAGE = 1.05, 1.01, 1.5
 _FIRST_MOMENTUM = 0.5
 _LARGEST_EXPONENT, _GROWTH_OF_EXPONENT = 1.95, 1.1
 _PASSES = 3  # over the coordinates, with acceleration
+_MANY, _PASSES_OF_MANY = 64, 2  # components, for which a pass takes longer beside the wide products
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -109,13 +111,14 @@ class Alternation:
             if tried.cost <= place.cost:
                 return replace(tried, speed=self._faster(place.speed))
             return self._stepped(replace(place, speed=1.0), How())
-        tried = self._stepped(place, How(n_passes=_PASSES, momentum=place.speed))
+        n_passes = _PASSES if place.components.shape[0] < _MANY else _PASSES_OF_MANY
+        tried = self._stepped(place, How(n_passes=n_passes, momentum=place.speed))
         if tried.cost <= place.cost:
             speed = min(place.limit, _GROWTH * place.speed)
             limit = min(1.0, _GROWTH_OF_LIMIT * place.limit)
             return replace(tried, speed=speed, limit=limit, earlier_speed=place.speed)
         resting = replace(place, onward=place.components, before=place.components)
-        there = self._stepped(resting, How(n_passes=_PASSES, momentum=0.0))
+        there = self._stepped(resting, How(n_passes=n_passes, momentum=0.0))
         return replace(there, speed=place.speed / _SHRINKAGE, limit=place.earlier_speed)
 
     @staticmethod
@@ -125,8 +128,9 @@ class Alternation:
     def _stepped(self, place: Place, how: How) -> Place:
         """Activations, then components."""
         sums, data = self._swept(place.onward, place.data, how)
-        found = self.loss.components(sums, place.onward, self.penalty, how)
-        cost = self.loss.cost(sums, found, self.penalty, self.constant)
+        with one_blas_thread():  # others would go on spinning for a while where rows are to be worked on
+            found = self.loss.components(sums, place.onward, self.penalty, how)
+            cost = self.loss.cost(sums, found, self.penalty, self.constant)
         onward = found
         if how.momentum:
             onward = namespace(found).clip(found + how.momentum * (found - place.before), min=0.0)
@@ -136,7 +140,8 @@ class Alternation:
     def _swept(self, components: Any, data: Any, how: How, loss: Any = None) -> tuple[Any, Any]:
         """The sums that a step of the activations leaves, and the rows with their new activations."""
         xp = namespace(components)
-        codebook = Codebook.of(xp.astype(components, getattr(xp, self.dtype), copy=False))
+        with one_blas_thread():
+            codebook = Codebook.of(xp.astype(components, getattr(xp, self.dtype), copy=False))
         self.n_passes += 1
         sums, states = self.sweep_of(data).reduce((loss or self.loss).rows, _joined, codebook, how)
         return sums, data.with_state(states[0] if len(states) == 1 else namespace(states[0]).concat(states))

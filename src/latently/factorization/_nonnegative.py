@@ -10,6 +10,8 @@ of a sweep; all the rest is r x r. Kullback-Leibler divergence: the ratios x / (
 
 from __future__ import annotations
 
+import threading
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -108,6 +110,11 @@ def weighted(V, weight):
 # -- coordinate descent -------------------------------------------------------------------------------
 
 
+# Descent is many short steps. Two threads at once would pass Python's lock to and fro after each of them; one
+# descends while the others multiply.
+_ONE_DESCENDS = threading.Lock()
+
+
 def descended(V, G, B, n_passes, tolerance=0.0):
     """Minimises v'Gv/2 - b'v over v >= 0 for all columns of V (r, m) and B, one coordinate after the other.
 
@@ -121,20 +128,21 @@ def descended(V, G, B, n_passes, tolerance=0.0):
     positive = diagonal > 0  # a component of zeros leaves its activations as they are
     inverse = xp.where(positive, 1.0 / xp.where(positive, diagonal, 1.0), 0.0)
     units = xp.sqrt(diagonal) if G.ndim == 3 else xp.sqrt(diagonal)[:, None]
-    for _ in range(n_passes):
-        before = xp.asarray(V, copy=True) if tolerance else None
-        if G.ndim == 3:
-            for k in range(r):
-                V[k, :] = xp.clip(
-                    V[k, :] + (B[k, :] - xp.sum(G[k, :, :] * V, axis=0)) * inverse[k, :], min=0.0
-                )
-        else:
-            for start in range(0, r, GROUP):
-                _descend_group(V, G, B, inverse, start, min(start + GROUP, r))
-        if tolerance:
-            moved = xp.max(xp.abs(V - before) * units)
-            if bool(moved <= tolerance * xp.max(V * units)):
-                break
+    with _ONE_DESCENDS if G.ndim == 2 else nullcontext():
+        for _ in range(n_passes):
+            before = xp.asarray(V, copy=True) if tolerance else None
+            if G.ndim == 3:
+                for k in range(r):
+                    V[k, :] = xp.clip(
+                        V[k, :] + (B[k, :] - xp.sum(G[k, :, :] * V, axis=0)) * inverse[k, :], min=0.0
+                    )
+            else:
+                for start in range(0, r, GROUP):
+                    _descend_group(V, G, B, inverse, start, min(start + GROUP, r))
+            if tolerance:
+                moved = xp.max(xp.abs(V - before) * units)
+                if bool(moved <= tolerance * xp.max(V * units)):
+                    break
     return V
 
 

@@ -469,7 +469,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
             loss, constant = SquaredError(self._solver(), of_rows), 0.5 * found.square
             scale = constant
         missing = bool(np.any(to_numpy(found.seen) < found.weight * (1 - 1e-12)))
-        floats = _floats_per_row(self.loss, D, r, missing)
+        floats = _floats_per_row(self.loss, data, r, missing)
 
         def sweep_of(data):
             return data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
@@ -588,7 +588,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         D, r = self.components_.shape[1], self.components_.shape[0]
         penalty = self._penalty(self.alpha_W, D)
         loss = Divergence(penalty) if self.loss == "kl" else SquaredError("hals", penalty)
-        floats = _floats_per_row(self.loss, D, r, _may_be_missing(data))
+        floats = _floats_per_row(self.loss, data, r, _may_be_missing(data))
         sweep = data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
         rows = sweep.rows(_checked, fn, loss, self.components_)
         return data.collected(rows, out)
@@ -624,8 +624,11 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         self.reconstruction_err_ = float("nan") if err is None else err
 
 
-def _floats_per_row(loss, D, r, missing):
+def _floats_per_row(loss, data, r, missing):
     """How much memory a row takes: few for complete rows, whose descent is quicker in long blocks."""
+    D = data.n_features
+    if is_sparse(data.X):  # every block adds up a dense matrix, so there should be few
+        D = 1 + data.X.nnz // data.X.shape[0]
     if loss == "kl":
         return 4 * D + 6 * r
     return 3 * D + 6 * r + 2 * r * r if missing else D + 6 * r
