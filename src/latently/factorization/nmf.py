@@ -63,7 +63,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
     n_components : int or None, default=None
         Number of parts r; None is one for each feature.
     loss : {"frobenius", "kl"}, default="frobenius"
-        |X - S A|^2 / 2, or the Kullback-Leibler divergence sum of x ln(x / sA) - x + sA.
+        Half the sum of squares of X - S A, or the Kullback-Leibler divergence sum of x ln(x / sA) - x + sA.
     solver : {"auto", "hals", "mu"}, default="auto"
         Coordinate descent on activations and components in turn, "hals", or multiplicative updates, "mu".
         "auto" is "hals" for the Frobenius loss and "mu" for "kl", which has no other.
@@ -107,7 +107,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
     ----------
     components_ : ndarray of shape (n_components, n_features)
         A, the parts; each of unit length if there are no penalties.
-    history_ : ndarray of shape (n_iter_,)
+    history_ : ndarray of shape (n_sweeps,)
         The cost after every sweep, penalties included; rows count with their weights.
     reconstruction_err_ : float
         The norm of X - S A, or the square root of twice the divergence, without penalties.
