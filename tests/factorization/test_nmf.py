@@ -273,6 +273,18 @@ def check_descent(case, max_iter):
     assert end <= ours.history_[-1] + 10 * rounding * scale
 
 
+def test_curvatures_that_vanish_in_floating_point_do_no_harm():
+    case = {
+        "seed": 3577,
+        "way": "kl",
+        "accelerate": "auto",
+        "penalty": 0.0,
+        "l1_ratio": 0.0,
+        "weighted": True,
+    }
+    check_descent({**case, "form": "holed", "empty": False, "r": 6, "init": "nndsvdar"}, max_iter=60)
+
+
 @pytest.mark.slow
 @given(case=cases())
 @settings(max_examples=3000, derandomize=False)

@@ -125,7 +125,7 @@ def descended(V, G, B, n_passes, tolerance=0.0):
     V = xp.asarray(V, copy=True)
     r = V.shape[0]
     diagonal = xp.stack([G[k, k, ...] for k in range(r)])
-    positive = diagonal > 0  # a component of zeros leaves its activations as they are
+    positive = diagonal > _smallest(V)  # a component of zeros leaves its activations as they are
     inverse = xp.where(positive, 1.0 / xp.where(positive, diagonal, 1.0), 0.0)
     units = xp.sqrt(diagonal) if G.ndim == 3 else xp.sqrt(diagonal)[:, None]
     with _ONE_DESCENDS if G.ndim == 2 else nullcontext():
