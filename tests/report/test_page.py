@@ -234,7 +234,7 @@ def test_an_existing_file_is_replaced_whole(tmp_path, monkeypatch):
         raise OSError("disk full")
 
     with monkeypatch.context() as patched, pytest.raises(OSError, match="disk full"):
-        patched.setattr("latently.report._page.os.replace", fail)
+        patched.setattr("latently.core.io.os.replace", fail)
         Report("after").save(path)
     assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
     assert Report("after").save(str(path)) == path

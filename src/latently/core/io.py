@@ -33,6 +33,11 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str
     text = json.dumps({"format_version": FORMAT_VERSION, **header}, sort_keys=True, allow_nan=False)
     metadata = {_KEY: text, "sha256": _digest(text, arrays)}
     payload = safetensors.numpy.save(arrays, metadata=metadata)
+    replace_file(path, payload)
+
+
+def replace_file(path: Path, payload: bytes) -> None:
+    """Puts the bytes into the file, which appears whole or stays as it was."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from latently.core.io import replace_file
 from latently.report._facts import Facts
 from latently.report._grid import grid_of
 from latently.report._markup import Markup, element, source_hash
@@ -31,15 +30,7 @@ class Report:
     def save(self, path):
         """Write the page, whole or not at all, and return its path."""
         path = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".report-", suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(self.html)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        replace_file(path, self.html.encode("utf-8"))
         return path
 
     def _repr_html_(self):
@@ -244,9 +235,3 @@ def _version():
         return version("latently")
     except PackageNotFoundError:  # run from a source tree that was never installed
         return "(not installed)"
-
-
-def _umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
