@@ -18,6 +18,7 @@ import numpy as np
 
 from latently.backend.namespace import device, double, is_floating, is_numpy, is_sparse, namespace, zeros
 from latently.backend.packed import pairs, unpacked
+from latently.core.block import slices
 from latently.core.tree import add
 
 GROUP = 8  # coordinates whose gradients come of one product
@@ -185,18 +186,23 @@ def _descended(V, G, B, penalty, n_passes, tolerance=0.0):
         diagonal = xp.stack([G[k, k, ...] for k in range(V.shape[0])])
         V = xp.where(xp.reshape(diagonal, (V.shape[0], -1)) > 0, V, 0.0)
     B = B - penalty.l1 if penalty.l1 else B
-    if tolerance and G.ndim == 3:
+    if tolerance:
         return _minimised(V, G, B, n_passes, tolerance)
-    return descended(V, G, B, n_passes, tolerance)
+    return descended(V, G, B, n_passes)
 
 
 def _minimised(V, G, B, n_passes, tolerance):
-    """As `descended`, but quicker where many passes are needed and each column has a G of its own."""
+    """As `descended`, but it arrives where components are nearly collinear and passes would be very many."""
     xp = namespace(V)
-    units = xp.sqrt(xp.stack([G[k, k, :] for k in range(V.shape[0])]))
+    units = xp.sqrt(xp.reshape(xp.stack([G[k, k, ...] for k in range(V.shape[0])]), (V.shape[0], -1)))
     for _ in range(n_passes):
         before = V
-        V = _refined(descended(V, G, B, _INNER_PASSES), G, B)
+        V = descended(V, G, B, _INNER_PASSES)
+        if G.ndim == 3:
+            V = _refined(V, G, B)
+        else:  # some columns at a time: each needs a matrix of its own
+            parts = slices(V.shape[1], _REFINED_AT_ONCE)
+            V = xp.concat([_refined(V[:, part], G[:, :, None], B[:, part]) for part in parts], axis=1)
         if bool(xp.max(xp.abs(V - before) * units) <= tolerance * xp.max(V * units)):
             break
     return V
@@ -407,6 +413,7 @@ class Divergence:
 
 _FIRST_STEPS = 10  # multiplicative ones, which come near soon and arrive late
 _INNER_PASSES, _HALVINGS = 10, 40
+_REFINED_AT_ONCE = 256
 
 
 def _seen(block, A):
