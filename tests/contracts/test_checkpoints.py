@@ -69,11 +69,11 @@ CASES = {
     "MFA-everything": (mfa, {}, "everything", False),
     "MFA-single-precision": (mfa, {"dtype": "float32"}, "rows", False),
     "MFA-file": (mfa, {}, "everything", True),
-    "MFA-mini-batches": (mfa, {"mini_batch": 40}, "rows", False),
-    "MFA-mini-batches-file": (mfa, {"mini_batch": 40}, "everything", True),
+    "MFA-mini-batches": (mfa, {"batch_size": 40}, "rows", False),
+    "MFA-mini-batches-file": (mfa, {"batch_size": 40}, "everything", True),
     "MCFA": (mcfa, {}, "everything", False),
     "MCFA-squarem": (mcfa, {"accelerate": "squarem"}, "rows", False),
-    "MCFA-mini-batches": (mcfa, {"mini_batch": 40}, "rows", False),
+    "MCFA-mini-batches": (mcfa, {"batch_size": 40}, "rows", False),
     "GMM": (gaussian, {}, "rows", False),
     "GMM-squarem": (gaussian, {"accelerate": "squarem"}, "everything", False),
     "GMM-tied": (gaussian, {"covariance_type": "tied"}, "rows", False),
@@ -83,7 +83,7 @@ CASES = {
         "everything",
         True,
     ),
-    "GMM-mini-batches": (gaussian, {"mini_batch": 40}, "everything", False),
+    "GMM-mini-batches": (gaussian, {"batch_size": 40}, "everything", False),
     "FactorAnalysis": (factors, {}, "rows", False),
     "FactorAnalysis-everything": (factors, {"accelerate": "squarem"}, "everything", False),
     "MFA-converges": (mfa, {"tol": 1e-5, "max_iter": 500}, "rows", False),
@@ -94,7 +94,7 @@ em_or_mini_batches = pytest.mark.parametrize(
     [
         pytest.param({}, id="EM"),
         pytest.param({"accelerate": "squarem"}, id="squarem"),
-        pytest.param({"mini_batch": 50}, id="mini-batches"),
+        pytest.param({"batch_size": 50}, id="mini-batches"),
     ],
 )
 
@@ -272,7 +272,7 @@ def test_what_may_change_between(settings, tmp_path):
 def test_a_seed_that_is_not_given_is_kept(tmp_path):
     """Chance comes in at the start, and in the order of mini-batches; both are in the checkpoint."""
     X = data()[0]
-    settings = {"random_state": None, "mini_batch": 20, "max_iter": 10}
+    settings = {"random_state": None, "batch_size": 20, "max_iter": 10}
     path = killed(mfa, 7, tmp_path / "c", X, **settings)
     copies = [shutil.copy(path, tmp_path / name) for name in "ab"]
     a, b = (mfa(**settings, checkpoint=copy, checkpoint_every=EVERY).fit(X) for copy in copies)
@@ -354,7 +354,7 @@ OTHER_SETTINGS = [
     (mfa, {"accelerate": "squarem"}),
     (mfa, {"noise_floor": 1e-5}),
     (mfa, {"dtype": "float32"}),
-    (mfa, {"mini_batch": 20}),
+    (mfa, {"batch_size": 20}),
     (mfa, {"means_init": np.zeros((2, D))}),
     (gaussian, {"covariance_type": "diag"}),
     (gaussian, {"covariances_init": np.eye(D)}),
@@ -372,10 +372,10 @@ def test_a_checkpoint_of_other_settings(make, other, tmp_path):
 
 def test_all_that_differs_is_named(tmp_path):
     X = data()[0]
-    path = killed(mfa, 7, tmp_path / "c", X, mini_batch=20)
-    other = mfa(checkpoint=path, mini_batch=30, learning_decay=0.8, learning_offset=5)
-    refused(other, path, "other learning_decay, learning_offset, mini_batch;", X)
-    other = mfa(checkpoint=path, mini_batch=20, noise_floor=1e-5)
+    path = killed(mfa, 7, tmp_path / "c", X, batch_size=20)
+    other = mfa(checkpoint=path, batch_size=30, learning_decay=0.8, learning_offset=5)
+    refused(other, path, "other learning_decay, learning_offset, batch_size;", X)
+    other = mfa(checkpoint=path, batch_size=20, noise_floor=1e-5)
     refused(other, path, "other data, noise_floor;", X[1:])
 
 
@@ -678,19 +678,19 @@ def test_an_interrupt_while_rows_are_read(reading):
 @pytest.mark.parametrize("number", [0, 3])
 def test_an_interrupt_between_mini_batches(number):
     X = data()[0]
-    model = mfa(mini_batch=50, callbacks=[lambda iteration: interrupt(iteration, number)])
+    model = mfa(batch_size=50, callbacks=[lambda iteration: interrupt(iteration, number)])
     with kept():
         model.fit(X)
     assert model.n_iter_ == number + 1 and len(model.history_) == number + 2
     np.testing.assert_allclose(model.history_[-1], model.score(X), rtol=1e-10)
-    assert_identical(model, mfa(mini_batch=50, max_iter=number + 1).fit(X))
+    assert_identical(model, mfa(batch_size=50, max_iter=number + 1).fit(X))
 
 
 def test_an_interrupt_inside_a_mini_batch(monkeypatch):
     X = data()[0]
     starts = given_starts(mfa)
     for call in (2, 7):  # four batches in a pass
-        model = mfa(mini_batch=50, **starts)
+        model = mfa(batch_size=50, **starts)
         before = vars(model).copy()
         with monkeypatch.context() as patch:
             Bomb(patch, Mixture, "e_step", call)
@@ -708,7 +708,7 @@ def test_an_interrupt_inside_a_mini_batch(monkeypatch):
 def test_an_interrupt_while_starts_are_tried_ends_mini_batches_too(monkeypatch):
     X = data()[0]
     numbers = Numbers()
-    model = mfa(mini_batch=50, max_iter=2, n_init=3, callbacks=[numbers])
+    model = mfa(batch_size=50, max_iter=2, n_init=3, callbacks=[numbers])
     Bomb(monkeypatch, Mixture, "e_step", 5)
     with kept():
         model.fit(X)
@@ -717,7 +717,7 @@ def test_an_interrupt_while_starts_are_tried_ends_mini_batches_too(monkeypatch):
 
 def test_an_interrupt_of_the_last_look_keeps_mini_batches(monkeypatch):
     X = data()[0]
-    model = mfa(mini_batch=50, max_iter=3, **given_starts(mfa))
+    model = mfa(batch_size=50, max_iter=3, **given_starts(mfa))
     Bomb(monkeypatch, Mixture, "e_step", 3 * 4 + 1)
     with kept():
         model.fit(X)

@@ -55,7 +55,7 @@ def test_all_at_once_is_the_plain_fit_of_expanded_rows(model, place, accelerate,
     plain = model.unfitted(2, 2, **settings)
     plain.fit(np.repeat(X, copies, axis=0), np.repeat(y, copies))
     monkeypatch.setattr(source, "CHUNK_BYTES", 600)
-    other = model.unfitted(2, 2, batch_size=11, **settings)
+    other = model.unfitted(2, 2, block_size=11, **settings)
     other.fit(place(X, tmp_path), y, sample_weight=copies)
     np.testing.assert_allclose(other.history_, plain.history_, rtol=1e-9)
     assert_same(model.theta(other.to("numpy")), model.theta(plain), rtol=1e-8, atol=1e-9)

@@ -191,7 +191,7 @@ def test_partitions_are_made_by_functions(client):
 
 
 @with_and_without_client
-@pytest.mark.parametrize("settings", [{"accelerate": "squarem"}, {"n_init": 3, "batch_size": 37}], ids=str)
+@pytest.mark.parametrize("settings", [{"accelerate": "squarem"}, {"n_init": 3, "block_size": 37}], ids=str)
 def test_other_ways_of_fitting(client, settings):
     fitted = model("mfa", **settings).fit(lazy_values((130, D)))
     expected = model("mfa", **settings).fit(values())
@@ -203,7 +203,7 @@ def test_other_ways_of_fitting(client, settings):
 @with_and_without_client
 def test_mini_batches(client):
     X = lazy_values(((0, 150, 150), D))
-    fitted = model("gmm", mini_batch=50).fit(X)
+    fitted = model("gmm", batch_size=50).fit(X)
     assert fitted.history_[-1] > fitted.history_[0]
     batches = list(DaskData(X).batches(50, np.random.default_rng(0)))
     assert [len(batch) for batch in batches] == [50] * 6
@@ -390,7 +390,7 @@ def test_rows_are_kept_where_they_fit(client, tmp_path):
     data = DaskData(X)
     data.dtype = SimpleNamespace(itemsize=10**12)  # as if there were much more of it
     for _ in range(2):
-        assert data.sweep(None, floats_per_row=1, batch_size=None).sum(count) == N
+        assert data.sweep(None, floats_per_row=1, block_size=None).sum(count) == N
     assert n_loads() == 6
 
 

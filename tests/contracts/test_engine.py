@@ -32,9 +32,9 @@ weighted_or_not = pytest.mark.parametrize("weighted", [False, True], ids=["", "w
 UNIT = Frame(np.zeros(4), np.ones(4))
 
 
-def sweep_over(block, frame, batch_size=None):
+def sweep_over(block, frame, block_size=None):
     """A sweep over rows in memory."""
-    return LocalSweep(lambda: [block], frame, floats_per_row=4, batch_size=batch_size)
+    return LocalSweep(lambda: [block], frame, floats_per_row=4, block_size=block_size)
 
 
 def summarise(block, rows_at_a_time, sample_size=0):
@@ -129,8 +129,8 @@ def threads(monkeypatch, n):
 
 
 @every_model
-@pytest.mark.parametrize(("n_threads", "batch_size"), [(1, 1), (1, 7), (2, 7), (5, 7), (3, 1000), (2, None)])
-def test_blocks_and_threads_do_not_matter(model, n_threads, batch_size, monkeypatch):
+@pytest.mark.parametrize(("n_threads", "block_size"), [(1, 1), (1, 7), (2, 7), (5, 7), (3, 1000), (2, None)])
+def test_blocks_and_threads_do_not_matter(model, n_threads, block_size, monkeypatch):
     rng = np.random.default_rng(3)
     X, weight = rows(rng, 90, 4), rng.uniform(0.2, 3.0, size=90)
     start = model.narrower(model.example(rng, 4, 3, 2), 6.0)
@@ -144,24 +144,24 @@ def test_blocks_and_threads_do_not_matter(model, n_threads, batch_size, monkeypa
     _, theta, scores, proba = results()
     monkeypatch.setattr("latently.backend.placement.SMALLEST_BLOCK", 8)
     threads(monkeypatch, n_threads)
-    fitted, other, other_scores, other_proba = results(batch_size=batch_size)
+    fitted, other, other_scores, other_proba = results(block_size=block_size)
     assert_same(other, theta)
     np.testing.assert_allclose(other_scores, scores, rtol=1e-9)
     np.testing.assert_allclose(other_proba, proba, atol=1e-9)
-    assert_same(model.theta(results(batch_size=batch_size)[0]), model.theta(fitted), rtol=0, atol=0)
+    assert_same(model.theta(results(block_size=block_size)[0]), model.theta(fitted), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 4])
-@pytest.mark.parametrize("batch_size", [1, 3, 10, 11])
-def test_a_sweep_sees_every_row_once_and_in_order(n_threads, batch_size, monkeypatch):
+@pytest.mark.parametrize("block_size", [1, 3, 10, 11])
+def test_a_sweep_sees_every_row_once_and_in_order(n_threads, block_size, monkeypatch):
     threads(monkeypatch, n_threads)
     block = Block(np.arange(40.0).reshape(10, 4), np.arange(10.0))
     frame = Frame(np.full(4, 1.0), np.full(4, 2.0))
-    sweep = sweep_over(block, frame, batch_size)
+    sweep = sweep_over(block, frame, block_size)
     rows_of = lambda fn: list(sweep.rows(fn))
     np.testing.assert_array_equal(np.concatenate(rows_of(lambda piece: piece.X)), (block.X - 1.0) / 2.0)
     np.testing.assert_array_equal(np.concatenate(rows_of(lambda piece: piece.weight)), block.weight)
-    assert max(len(piece) for piece in rows_of(lambda piece: piece.X)) <= batch_size
+    assert max(len(piece) for piece in rows_of(lambda piece: piece.X)) <= block_size
     seen = sweep.reduce(lambda piece: piece.weight, lambda a, b: np.concatenate([a, b]))
     np.testing.assert_array_equal(seen, np.arange(1.0, 10.0))  # the row of no weight says nothing
 
@@ -327,15 +327,15 @@ def test_kernels_agree_in_all_namespaces(model, convert, weighted, spread):
         scores = log_density(kernel, density, block), responsibilities(kernel, density, block)
         return stats, kernel.m_step(stats, params), kernel.rounding(density), *scores
 
-    stats, following, rounding, scores, resp = step(kernel, params, block)
-    other_stats, other_following, other_rounding, other_scores, other_resp = step(*there)
+    stats, next_params, rounding, scores, resp = step(kernel, params, block)
+    other_stats, other_next_params, other_rounding, other_scores, other_resp = step(*there)
     namespace = array_api_compat.array_namespace(there[2].X)
-    for record in (other_stats, other_following):
+    for record in (other_stats, other_next_params):
         for name, leaf in leaves(record):
             assert array_api_compat.array_namespace(leaf) is namespace, name
             assert leaf.dtype == namespace.float64, name
     assert_records_agree(other_stats, stats, rtol=1e-10, atol=1e-10 * spread**2)
-    assert_records_agree(other_following, following, rtol=1e-9, atol=1e-9)
+    assert_records_agree(other_next_params, next_params, rtol=1e-9, atol=1e-9)
     assert other_rounding == pytest.approx(rounding)
     np.testing.assert_allclose(to_numpy(other_scores), scores, rtol=1e-10)
     np.testing.assert_allclose(to_numpy(other_resp), resp, atol=1e-10)
@@ -377,7 +377,7 @@ def test_sweeps_in_all_namespaces(convert):
     other = sweep_over(other_block, other_unit, 9)
     a, b = em_step(kernel, sweep)(params), em_step(other_kernel, other)(other_params)
     assert b.objective == pytest.approx(a.objective, rel=1e-12)
-    assert_records_agree(b.following(), a.following())
+    assert_records_agree(b.next_params(), a.next_params())
 
 
 def test_moments_give_the_step_of_the_rows():
@@ -387,7 +387,7 @@ def test_moments_give_the_step_of_the_rows():
         by_rows = em_step(kernel, sweep)(params)
         by_moments = moment_step(kernel, total_moments(sweep), 0.0)(params)
         assert by_moments.objective == pytest.approx(by_rows.objective, rel=1e-12)
-        assert_records_agree(by_moments.following(), by_rows.following())
+        assert_records_agree(by_moments.next_params(), by_rows.next_params())
 
 
 # -- drivers ----------------------------------------------------------------------------------------------

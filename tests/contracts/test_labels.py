@@ -152,13 +152,13 @@ def test_empty_rows_without_labels_are_left_out(model, kind):
 
 
 @every_mixture
-@pytest.mark.parametrize("batch_size", [1, 7])
-def test_parts_of_the_rows_add_up(model, batch_size):
+@pytest.mark.parametrize("block_size", [1, 7])
+def test_parts_of_the_rows_add_up(model, block_size):
     rng, X, weight, start = problem(model, 3, holes=True)
     y = some_allowed(rng, len(X), 3)
     whole, parts = (
-        model.started(start, max_iter=3, batch_size=size, **EXACT).fit(X, y, sample_weight=weight)
-        for size in (None, batch_size)
+        model.started(start, max_iter=3, block_size=size, **EXACT).fit(X, y, sample_weight=weight)
+        for size in (None, block_size)
     )
     assert_equal_fits(model, whole, parts, rtol=1e-9, atol=1e-10)
 
@@ -186,7 +186,7 @@ def fits(draw):
         "init": draw(st.sampled_from(["kmeans", "k-means++", "random"])),
         "noise_floor": draw(st.sampled_from([1e-6, 1e-3])),
         "accelerate": draw(st.sampled_from([None, "squarem"])),
-        "batch_size": draw(st.sampled_from([None, 3])),
+        "block_size": draw(st.sampled_from([None, 3])),
         "n_init": draw(st.integers(1, 2)),
         "random_state": draw(st.integers(0, 100)),
     }

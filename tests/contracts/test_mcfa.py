@@ -18,9 +18,9 @@ SHORT = {"max_iter": 15, "tol": 0.0, "n_init": 2, "random_state": 0}
 FASHIONS = {
     "EM": {"accelerate": None},
     "squarem": {"accelerate": "squarem"},
-    "mini-batches": {"mini_batch": 20},
+    "mini-batches": {"batch_size": 20},
     "single precision": {"dtype": "float32"},
-    "blocks": {"batch_size": 7},
+    "blocks": {"block_size": 7},
 }
 
 

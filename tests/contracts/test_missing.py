@@ -223,15 +223,15 @@ def test_factor_covariances_are_per_row_only_if_something_is_missing(model):
 
 
 @every_model
-@pytest.mark.parametrize("batch_size", [3])
-def test_rows_do_not_see_each_other(model, batch_size):
+@pytest.mark.parametrize("block_size", [3])
+def test_rows_do_not_see_each_other(model, block_size):
     theta, X = holed(model, 3)
     estimator = model.known(theta)
     methods = [estimator.score_samples, estimator.predict_proba, estimator.impute]
     if not model.is_gaussian:
         methods += [estimator.transform, estimator.reconstruct, lambda X: estimator.factor_posterior(X)[0]]
     whole = [method(X) for method in methods]
-    estimator.set_params(batch_size=batch_size)
+    estimator.set_params(block_size=block_size)
     for together, method in zip(whole, methods, strict=True):
         np.testing.assert_allclose(method(X), together, rtol=1e-11, atol=1e-11)
         alone = np.concatenate([method(x[None]) for x in X])
@@ -422,12 +422,12 @@ def test_steps_of_components_far_apart(model):
 
 @every_model
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("batch_size", [4])
-def test_parts_of_the_rows_add_up(model, dtype, batch_size):
+@pytest.mark.parametrize("block_size", [4])
+def test_parts_of_the_rows_add_up(model, dtype, block_size):
     X, weight, start = problem(model, 2)
     settings = {"max_iter": 3, "dtype": dtype, **EXACT}
     whole = model.started(start, **settings).fit(X, sample_weight=weight)
-    parts = model.started(start, batch_size=batch_size, **settings).fit(X, sample_weight=weight)
+    parts = model.started(start, block_size=block_size, **settings).fit(X, sample_weight=weight)
     rtol, atol = (1e-9, 1e-10) if dtype == "float64" else (1e-2, 1e-3)
     assert_same(model.theta(parts), model.theta(whole), rtol=rtol, atol=atol)
 
@@ -495,7 +495,7 @@ def fits(draw):
         "init": draw(st.sampled_from(["kmeans", "k-means++", "random"])),
         "noise_floor": draw(st.sampled_from([1e-6, 1e-3])),
         "accelerate": draw(st.sampled_from([None, "squarem"])),
-        "batch_size": draw(st.sampled_from([None, 3])),
+        "block_size": draw(st.sampled_from([None, 3])),
         "n_init": draw(st.integers(1, 2)),
         "random_state": draw(st.integers(0, 100)),
     }
@@ -646,16 +646,16 @@ def test_order_of_rows_does_not_matter(model, init):
 def test_most_blocks_may_be_complete(model):
     X = rows(np.random.default_rng(13), 50, 4)
     X[3, 2] = np.nan
-    whole, parts = fitted(model, X), fitted(model, X, batch_size=6)
+    whole, parts = fitted(model, X), fitted(model, X, block_size=6)
     assert_same(in_order(model, parts), in_order(model, whole), rtol=1e-6, atol=1e-8)
 
 
 @a_few_models
 @pytest.mark.parametrize(
-    ("weighted", "holes", "batch_size"),
+    ("weighted", "holes", "block_size"),
     [(False, True, None), (True, True, 4), (True, False, None), (False, "one", 4)],
 )
-def test_empty_rows_are_left_out(model, weighted, holes, batch_size):
+def test_empty_rows_are_left_out(model, weighted, holes, block_size):
     rng, X = rows_with_holes(10)
     if holes is not True:  # of some blocks nothing is left but complete rows
         X = rows(rng, 50, 4)
@@ -663,7 +663,7 @@ def test_empty_rows_are_left_out(model, weighted, holes, batch_size):
     weight = rng.uniform(0.5, 2.0, size=len(X) + 4)
     more = np.insert(X, [0, 7, 7, 50], np.nan, axis=0)
     kept = ~np.isnan(more).all(axis=1)
-    with_them = fitted(model, more, weight if weighted else None, batch_size=batch_size)
+    with_them = fitted(model, more, weight if weighted else None, block_size=block_size)
     without = fitted(model, X, weight[kept] if weighted else None)
     assert_same(in_order(model, with_them), in_order(model, without), rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(with_them.history_, without.history_, rtol=1e-9)

@@ -438,7 +438,7 @@ def test_a_batch_with_values_too_large_is_refused(value):
 @every_case
 def test_mini_batches_end_near_the_optimum(model, known):
     X, y, weight, start = given(model, known)
-    settings = {"mini_batch": 60, "max_iter": 20, "tol": 0.0, "learning_decay": 0.6, "random_state": 0}
+    settings = {"batch_size": 60, "max_iter": 20, "tol": 0.0, "learning_decay": 0.6, "random_state": 0}
     fit = model.started(start, **settings).fit(X, y, sample_weight=weight)
     assert (fit.n_iter_, fit.n_passes_, fit.converged_) == (20, 21, False)
     assert len(fit.history_) == 21
@@ -456,7 +456,7 @@ def test_mini_batches_end_near_the_optimum(model, known):
 def test_one_batch_of_all_rows_without_memory_is_em(model):
     X, y, weight, start = everything(model)
     for size in (N, N + 1, 10**9):
-        online = model.started(start, mini_batch=size, learning_decay=0.0, max_iter=5, tol=0.0)
+        online = model.started(start, batch_size=size, learning_decay=0.0, max_iter=5, tol=0.0)
         steps = model.started(start, max_iter=5, **PLAIN)
         online.fit(X, y, sample_weight=weight)
         steps.fit(X, y, sample_weight=weight)
@@ -469,7 +469,7 @@ def test_a_pass_sees_every_row_once():
     X = problem(MODELS[0])[0]
     options = {"learning_decay": 1.0, "learning_offset": 1.0, "noise_floor": 0.0, "max_iter": 1, "tol": 0.0}
     for size in (8, 60, N):
-        fit = GaussianMixture(1, mini_batch=size, **options).fit(X)
+        fit = GaussianMixture(1, batch_size=size, **options).fit(X)
         np.testing.assert_allclose(fit.means_[0], X.mean(axis=0), rtol=1e-9)
         np.testing.assert_allclose(fit.covariances_[0], np.cov(X.T, bias=True), rtol=1e-9)
 
@@ -494,7 +494,7 @@ def test_batches_are_all_rows_in_another_order_each_time(size):
 def test_mini_batches_stop_when_nothing_moves():
     X, _, start = problem(MODELS[0])
     seen = []
-    fit = MODELS[0].started(start, mini_batch=60, tol=1e-3, random_state=0, callbacks=[seen.append]).fit(X)
+    fit = MODELS[0].started(start, batch_size=60, tol=1e-3, random_state=0, callbacks=[seen.append]).fit(X)
     assert fit.converged_ and fit.n_iter_ < 200
     assert [iteration.number for iteration in seen] == list(range(fit.n_iter_))
     assert len(fit.history_) == fit.n_iter_ + 1
@@ -503,7 +503,7 @@ def test_mini_batches_stop_when_nothing_moves():
 
 def test_mini_batches_that_do_not_settle_say_so():
     X, _, start = problem(MODELS[0])
-    fit = MODELS[0].started(start, mini_batch=60, tol=1e-9, max_iter=3, random_state=0)
+    fit = MODELS[0].started(start, batch_size=60, tol=1e-9, max_iter=3, random_state=0)
     with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=3"):
         fit.fit(X)
     assert not fit.converged_ and fit.n_iter_ == 3
@@ -511,9 +511,9 @@ def test_mini_batches_that_do_not_settle_say_so():
 
 def test_a_callback_that_ends_a_fit_does_not_make_it_converge():
     X, _, start = problem(MODELS[0])
-    for mini_batch in (None, 60):
+    for batch_size in (None, 60):
         fit = MODELS[0].started(
-            start, mini_batch=mini_batch, tol=0.0, callbacks=[lambda iteration: iteration.number == 2]
+            start, batch_size=batch_size, tol=0.0, callbacks=[lambda iteration: iteration.number == 2]
         )
         fit.fit(X)
         assert not fit.converged_
@@ -522,7 +522,7 @@ def test_a_callback_that_ends_a_fit_does_not_make_it_converge():
 def test_mini_batches_of_sources(tmp_path, monkeypatch):
     X, y, weight, start = everything(MODELS[2])
     np.save(tmp_path / "x.npy", X)
-    settings = {"mini_batch": 40, "max_iter": 10, "tol": 0.0, "random_state": 0}
+    settings = {"batch_size": 40, "max_iter": 10, "tol": 0.0, "random_state": 0}
     here = MODELS[2].started(start, **settings).fit(X, y, sample_weight=weight)
     there = MODELS[2].started(start, **settings).fit(tmp_path / "x.npy", y, sample_weight=weight)
     assert_same_fit(there, here)  # all in one chunk
@@ -536,7 +536,7 @@ def test_mini_batches_of_sources(tmp_path, monkeypatch):
 def test_a_chunk_of_a_single_row_counts_as_one(monkeypatch):
     X = problem(MODELS[0])[0]
     monkeypatch.setattr(source, "CHUNK_BYTES", (N - 1) * D * 8)
-    settings = {"mini_batch": 60, "max_iter": 20, "tol": 0.0, "random_state": 0}
+    settings = {"batch_size": 60, "max_iter": 20, "tol": 0.0, "random_state": 0}
     here = GaussianMixture(1, **settings).fit(X)
     there = GaussianMixture(1, **settings).fit([X])
     assert abs(there.score(X) - here.score(X)) < 0.003
@@ -547,7 +547,7 @@ def test_mini_batches_weigh_their_rows():
     X = problem(MODELS[0])[0].copy()
     X[: N // 10] += 20
     weight = np.where(np.arange(N) < N // 10, 81.0, 1.0)
-    fit = GaussianMixture(1, mini_batch=10, max_iter=30, tol=0.0, random_state=0).fit(X, sample_weight=weight)
+    fit = GaussianMixture(1, batch_size=10, max_iter=30, tol=0.0, random_state=0).fit(X, sample_weight=weight)
     optimum = GaussianMixture(1).fit(X, sample_weight=weight)
     gap = optimum.score(X, sample_weight=weight) - fit.score(X, sample_weight=weight)
     assert gap < 0.02
@@ -557,11 +557,11 @@ def test_mini_batches_weigh_their_rows():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("mini_batch", 0),
-        ("mini_batch", -3),
-        ("mini_batch", 2.5),
-        ("mini_batch", True),
-        ("mini_batch", "100"),
+        ("batch_size", 0),
+        ("batch_size", -3),
+        ("batch_size", 2.5),
+        ("batch_size", True),
+        ("batch_size", "100"),
         ("learning_decay", -0.1),
         ("learning_decay", 1.1),
         ("learning_decay", np.nan),

@@ -80,7 +80,7 @@ class Line:
 def test_steps_of_constant_ratio_are_seen_through():
     """Steps that shrink by 0.9 lead to 10 at once."""
     step = squarem(lambda at: Step(-abs(at - 10.0), 0.0, lambda: 10 - 0.9 * (10 - at)), Line())
-    assert step(0.0).following() == pytest.approx(10.0, rel=0.01)  # directions are rounded
+    assert step(0.0).next_params() == pytest.approx(10.0, rel=0.01)  # directions are rounded
 
 
 @pytest.mark.parametrize("limit", [10.0, 1000.0], ids=["worse", "out of reach"])
@@ -89,7 +89,7 @@ def test_a_bad_guess_is_dropped(limit):
     objective = lambda at: -abs(at - limit) if at < 3 else -1e9
     step = squarem(lambda at: Step(objective(at), 0.0, lambda: limit - 0.9 * (limit - at)), Line())
     plain = limit - 0.81 * limit
-    assert step(0.0).following() == pytest.approx(plain)
+    assert step(0.0).next_params() == pytest.approx(plain)
 
 
 def test_a_run_takes_the_steps():

@@ -118,13 +118,13 @@ def test_dtypes_of_tensors(dtype, device):
 def test_chunks_blocks_and_acceleration_on_tensors(device):
     X = tensor(rows(np.random.default_rng(0), 80, 4), device)
     whole = MFA(2, 1, **SETTINGS).fit(X)
-    blocks = MFA(2, 1, batch_size=17, **SETTINGS).fit(X)
+    blocks = MFA(2, 1, block_size=17, **SETTINGS).fit(X)
     torch.testing.assert_close(blocks.history_, whole.history_, rtol=1e-11, atol=0.0)
     fast = MFA(2, 1, accelerate="squarem", **SETTINGS).fit(X)
     assert torch.diff(fast.history_).min() > -1e-10
     online = MFA(2, 1, **SETTINGS).partial_fit(X[:40]).partial_fit(X[40:])
     assert online.means_.device.type == device
-    batches = MFA(2, 1, mini_batch=20, **SETTINGS).fit(X)
+    batches = MFA(2, 1, batch_size=20, **SETTINGS).fit(X)
     assert batches.score(X) == pytest.approx(float(batches.history_[-1]))
 
 

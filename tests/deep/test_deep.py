@@ -312,7 +312,7 @@ def test_step_over_all_layers(number, common):
     density = kernel.prepare(start)
     stats = kernel.stats(density, kernel.e_step(density, Block(X)))
     np.testing.assert_allclose(stats.log_likelihood, oracle.log_density(X, layers).sum(), rtol=1e-10)
-    model._set_record(kernel.settled(kernel.m_step(stats, start)))
+    model._set_record(kernel.canonical(kernel.m_step(stats, start)))
     expected = oracle.step(X, layers)
     if common:  # factors of lower layers have no moments of their own in the oracle
         for parts, ours in zip(expected[:-1], read(model), strict=False):
@@ -395,7 +395,7 @@ def test_blocks_do_not_matter(fine_tune, common):
     X = clusters(6)
     settings = {"fine_tune": fine_tune, **QUICK}
     whole = MODELS[common](2, 2, 2, 1, **settings).fit(X)
-    blocks = MODELS[common](2, 2, 2, 1, batch_size=17, **settings).fit(X)
+    blocks = MODELS[common](2, 2, 2, 1, block_size=17, **settings).fit(X)
     np.testing.assert_allclose(whole.score_samples(X), blocks.score_samples(X), rtol=1e-6)
     np.testing.assert_allclose(whole.bound(X), blocks.bound(X), rtol=1e-6)
 

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import latently
 from latently.datasets import load_bars
 from latently.factorization import BNMF, BinarySparseCoding
-from latently.mixture._engine import gives
+from latently.mixture._engine import for_method
 from tests.oracles import bnmf as oracle
 
 EXACT = {"accelerate": None, "tol": 0.0}  # max_iter=n is exactly n EM steps
@@ -88,7 +88,7 @@ def problem(seed, model, H=4, D=5, N=14, holed=False, per_unit=False, size=3.0):
     return example(rng, model, H, D, per_unit, size), X, rng.uniform(0.2, 3.0, size=N)
 
 
-@gives("candidates")
+@for_method("candidates")
 def chosen(kernel, density, frame, block):
     return density.choose(kernel, frame.enter(block))
 
@@ -484,7 +484,7 @@ def test_order_and_blocks_do_not_matter(model, way):
     theta, X, weight = problem(22, model, N=30, holed=True)
     settings = {"max_iter": 5, **EXACT, **WAYS[way]}
     plain = started(theta, **settings).fit(X, None, weight)
-    blocks = started(theta, batch_size=7, **settings).fit(X, None, weight)
+    blocks = started(theta, block_size=7, **settings).fit(X, None, weight)
     back = started(theta, **settings).fit(X[::-1], None, weight[::-1])
     for other in (blocks, back):
         assert_same(theta_of(other), theta_of(plain))
@@ -595,7 +595,7 @@ def test_partial_fit_and_mini_batches_learn(model, way):
     for _ in range(4):
         for part in range(0, 1200, 100):
             parts.partial_fit(X[part : part + 100])
-    batches = started(start, mini_batch=100, max_iter=6, **settings).fit(X)
+    batches = started(start, batch_size=100, max_iter=6, **settings).fit(X)
     for online in (parts, batches):
         assert online.score(X) > before + 0.7 * (whole - before)
         assert np.isfinite(online.history_).all()
@@ -621,10 +621,10 @@ def test_warm_start_goes_on(model):
 
 
 @both
-@pytest.mark.parametrize("mini_batch", [None, 10])
-def test_a_checkpoint_goes_on_where_the_fit_stopped(model, mini_batch, tmp_path):
+@pytest.mark.parametrize("batch_size", [None, 10])
+def test_a_checkpoint_goes_on_where_the_fit_stopped(model, batch_size, tmp_path):
     theta, X, _ = problem(33, model, N=40)
-    settings = {"tol": 0.0, "random_state": 0, "max_iter": 8, "mini_batch": mini_batch}
+    settings = {"tol": 0.0, "random_state": 0, "max_iter": 8, "batch_size": batch_size}
     whole = started(theta, **settings).fit(X)
 
     def stop(iteration):

@@ -444,7 +444,7 @@ def test_transform_of_a_row_does_not_depend_on_others(loss):
     np.testing.assert_allclose(np.vstack([ours.transform(x[None]) for x in X]), S, atol=1e-6)
     order = np.random.default_rng(0).permutation(60)
     np.testing.assert_allclose(ours.transform(X[order]), S[order], atol=1e-6)
-    np.testing.assert_allclose(ours.set_params(batch_size=7).transform(X), S, atol=1e-6)
+    np.testing.assert_allclose(ours.set_params(block_size=7).transform(X), S, atol=1e-6)
 
 
 @both_losses
@@ -517,8 +517,8 @@ def test_what_was_hidden_is_found(way):
 
 
 @every_way
-@pytest.mark.parametrize("batch_size", [None, 3])
-def test_rows_that_say_nothing_change_nothing(way, batch_size):
+@pytest.mark.parametrize("block_size", [None, 3])
+def test_rows_that_say_nothing_change_nothing(way, block_size):
     """Rows without any observation, and rows of no weight."""
     X, _, A, _ = problem(19, holed=True)
     nothing = np.full((2, X.shape[1]), np.nan)
@@ -526,7 +526,7 @@ def test_rows_that_say_nothing_change_nothing(way, batch_size):
     weight = np.ones(len(more))
     weight[-1] = 0.0
     for start in ({"components_init": A}, {"init": "random", "random_state": 0}):
-        model = NMF(3, max_iter=5, tol=0.0, batch_size=batch_size, **start, **WAYS[way])
+        model = NMF(3, max_iter=5, tol=0.0, block_size=block_size, **start, **WAYS[way])
         plain = clone(model).fit(X)
         padded = clone(model).fit(more, sample_weight=weight)
         np.testing.assert_allclose(padded.history_, plain.history_, rtol=1e-9)
@@ -561,7 +561,7 @@ def test_order_and_blocks_do_not_matter(way, init):
     model = NMF(3, max_iter=8, tol=0.0, init=init, random_state=0, **WAYS[way])
     plain = clone(model).fit(X, sample_weight=weight)
     turned = clone(model).fit(X[order], sample_weight=weight[order])
-    blocks = clone(model).set_params(batch_size=7).fit(X, sample_weight=weight)
+    blocks = clone(model).set_params(block_size=7).fit(X, sample_weight=weight)
     for other in (turned, blocks):
         np.testing.assert_allclose(other.history_, plain.history_, rtol=1e-7)
         np.testing.assert_allclose(other.components_, plain.components_, rtol=1e-4, atol=1e-7)
@@ -1053,7 +1053,7 @@ BAD_SETTINGS = {
     "accelerate": (["squarem", True], "accelerate must be"),
     "learning_decay": ([2.0], "learning_decay must be"),
     "learning_offset": ([0.0], "learning_offset must be"),
-    "batch_size": ([0], "batch_size must be"),
+    "block_size": ([0], "block_size must be"),
     "random_state": (["seed"], "random_state"),
     "warm_start": ([1], "warm_start must be"),
     "verbose": ([-1], "verbose must be"),

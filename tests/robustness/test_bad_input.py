@@ -237,7 +237,7 @@ WRONG = {
     "init": ["kmean", None, 3, ["kmeans"], np.zeros(3)],
     "noise_floor": [-1e-6, "none", None, np.nan, np.inf],
     "accelerate": ["faster", True, 1],
-    "batch_size": [0, -5, 1.5, "all"],
+    "block_size": [0, -5, 1.5, "all"],
     "dtype": ["float16", "int64", "double", None, 64],
     "random_state": ["seed", -1, 1.5, [1, "a"]],
     "warm_start": ["yes", 3, None],
@@ -299,7 +299,7 @@ def test_numpy_scalars_are_fine(X):
         tol=np.float64(1e-3),
         noise_floor=np.float64(1e-6),
         n_init=np.uint8(4),
-        batch_size=np.int64(1000),
+        block_size=np.int64(1000),
         init=np.str_("kmeans"),
         dtype=np.str_("float64"),
     )

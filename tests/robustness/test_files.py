@@ -105,7 +105,7 @@ def test_round_trip_of_hyper_parameters(tmp_path):
         loadings_init=np.ones((2, 4, 1)),
         noise_init=np.float64(2.0),
         noise_floor=1e-4,
-        batch_size=7,
+        block_size=7,
         random_state=np.uint32(5),
         warm_start=np.bool_(False),
         verbose=0,

@@ -346,12 +346,12 @@ def test_order_and_blocks_do_not_matter(C, emphasis):
     theta = example(np.random.default_rng(0), 2, 2, 4, C)
     settings = {"max_iter": 8, "tol": 0.0, "accelerate": None, "discriminative_weight": emphasis}
     plain = started(theta, **settings).fit(X, y, weight)
-    blocks = started(theta, batch_size=7, **settings).fit(X, y, weight)
+    blocks = started(theta, block_size=7, **settings).fit(X, y, weight)
     back = started(theta, **settings).fit(X[::-1], y[::-1], weight[::-1])
     for other in (blocks, back):
         assert_same(theta_of(other), theta_of(plain))
         np.testing.assert_allclose(other.history_, plain.history_, rtol=1e-10)
-    small = known(theta_of(plain)).set_params(batch_size=7)
+    small = known(theta_of(plain)).set_params(block_size=7)
     for method in ("score_samples", "predict_proba", "transform", "reconstruct"):
         whole = getattr(known(theta_of(plain)), method)(X)
         np.testing.assert_allclose(getattr(small, method)(X), whole, rtol=1e-9, atol=1e-11)
@@ -689,7 +689,7 @@ def test_partial_fit_knows_classes_that_come_later():
 
 def test_mini_batches():
     X, y = labelled_rows(22, 2, N=600, overlap=0.3)
-    batches = MFMClassifier(1, 2, mini_batch=60, max_iter=20, tol=0.0, random_state=0).fit(X, y)
+    batches = MFMClassifier(1, 2, batch_size=60, max_iter=20, tol=0.0, random_state=0).fit(X, y)
     whole = quietly(MFMClassifier(1, 2, max_iter=100, random_state=0), X, y)
     assert batches.history_[-1] == pytest.approx(objective(batches, X, y), rel=1e-9)
     assert batches.history_[-1] > whole.history_[-1] - 0.1
@@ -779,7 +779,7 @@ def test_hard_rows(kind, accelerate):
         ({"discriminative_weight": np.nan}, np.arange(20) % 2, "discriminative_weight"),
         ({"discriminative_weight": np.inf}, np.arange(20) % 2, "discriminative_weight"),
         ({"discriminative_weight": "much"}, np.arange(20) % 2, "discriminative_weight"),
-        ({"discriminative_weight": 2.0, "mini_batch": 5}, np.arange(20) % 2, "mini_batch"),
+        ({"discriminative_weight": 2.0, "batch_size": 5}, np.arange(20) % 2, "batch_size"),
         ({"reject_below": np.nan}, np.arange(20) % 2, "reject_below"),
         ({"reject_below": "low"}, np.arange(20) % 2, "reject_below"),
         ({"coef_init": np.zeros((2, 1))}, np.arange(20) % 2, "coef_init"),

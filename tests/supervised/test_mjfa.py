@@ -233,7 +233,7 @@ def test_of_empty_rows_the_labels_count():
 def test_parts_of_the_rows_add_up():
     X, y, weight, start = problem(5, **SITUATIONS["all of it"])
     whole, parts = (
-        started(start, max_iter=3, batch_size=size, **EXACT).fit(X, y, sample_weight=weight)
+        started(start, max_iter=3, block_size=size, **EXACT).fit(X, y, sample_weight=weight)
         for size in (None, 7)
     )
     assert_equal_fits(whole, parts)
@@ -447,7 +447,7 @@ def test_a_given_prior_is_kept_whatever_the_way(how, data):
     elif how == "partial_fit":
         model = MJFAClassifier(2, 1, **settings).partial_fit(X, y).partial_fit(X[y == 1], y[y == 1])
     else:
-        model = MJFAClassifier(2, 1, mini_batch=None if how == "fit" else 30, **settings).fit(X, y)
+        model = MJFAClassifier(2, 1, batch_size=None if how == "fit" else 30, **settings).fit(X, y)
     np.testing.assert_allclose(np.asarray(model.class_prior_), [0.6, 0.3, 0.1], rtol=1e-14)
 
 
@@ -576,7 +576,7 @@ def test_classes_that_come_later(data):
 
 def test_mini_batches(data, fitted):
     X, y, _, _ = data
-    model = MJFAClassifier(2, 2, mini_batch=30, **{**SHORT, "max_iter": 30}).fit(X, y)
+    model = MJFAClassifier(2, 2, batch_size=30, **{**SHORT, "max_iter": 30}).fit(X, y)
     expected = oracle.objective(X, y, *parameters(model).values())
     assert model.history_[-1] == pytest.approx(expected, rel=1e-6)
     assert model.history_[-1] > fitted.history_[-1] - 0.2

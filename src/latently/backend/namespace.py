@@ -42,7 +42,7 @@ def like(values: Any, array: Array) -> Array:
     return xp.asarray(to_numpy(values) if hasattr(values, "shape") else values, device=device(array))
 
 
-def elsewhere(array: Array, where: Any) -> Array:
+def to_device(array: Array, where: Any) -> Array:
     """The array as a NumPy array ("numpy"), or as a torch tensor on a device."""
     if where == "numpy":
         return to_numpy(array)

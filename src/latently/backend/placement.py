@@ -103,10 +103,10 @@ def threads_for(array: Array) -> int:
     return 1 if is_torch(array) else row_threads()
 
 
-def block_rows(X: Array, floats_per_row: int, batch_size: int | None) -> int:
-    """Rows per block: `batch_size` if given, else what fits in memory meant for blocks, for all threads."""
-    if batch_size is not None:
-        return batch_size
+def block_rows(X: Array, floats_per_row: int, block_size: int | None) -> int:
+    """Rows per block: `block_size` if given, else what fits in memory meant for blocks, for all threads."""
+    if block_size is not None:
+        return block_size
     n_rows, n_threads = int(X.shape[0]), threads_for(X)
     n_blocks = -(-8 * floats_per_row * n_rows // _block_bytes(X))
     n_blocks = max(

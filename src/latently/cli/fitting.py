@@ -99,7 +99,7 @@ def _fitted(request, voice, folder, select_all):
             "the table is large, so its numbers are kept in a temporary file while the model is fitted"
         )
     rows = collect(
-        found, table, places, record.inward, voice, scratch=folder, in_memory=request.in_memory is True
+        found, table, places, record.to_frame, voice, scratch=folder, in_memory=request.in_memory is True
     )
     labels, rows = _labels(model, name, found, rows, voice)
     sizes, grid = _sizes(request, model, rows.n_rows, len(places))

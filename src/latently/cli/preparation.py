@@ -307,11 +307,11 @@ class Preparation:
     densities: list[float]  # quantiles of log densities of the rows fitted to, in the user's units, if any
     selection: dict | None  # criterion and parameters of the table in selection.csv
 
-    def inward(self, values):
+    def to_frame(self, values):
         """Rows in the model's units."""
         return (values - np.array(self.mean)) / np.array(self.scale)
 
-    def outward(self, rows):
+    def from_frame(self, rows):
         """Rows in the user's units."""
         return rows * np.array(self.scale) + np.array(self.mean)
 
@@ -445,15 +445,15 @@ class Rows:
     codes: np.ndarray | None  # of labels, -1 where there is none
 
 
-def collect(found, table, places, inward, voice, *, scratch, in_memory):
+def collect(found, table, places, to_frame, voice, *, scratch, in_memory):
     """The rows that were surveyed. They are read a second time if they were too many to keep."""
     codes = np.concatenate(found.codes) if found.codes else None
     if found.kept is not None:
         X = np.concatenate([values[:, places] for values in found.kept])
         found.kept = None
-        return Rows(inward(X), found.n_rows, codes)
+        return Rows(to_frame(X), found.n_rows, codes)
     frames = (
-        inward(numbers_of(frame.iloc[:, places], found.missing, found.decimal)[0])
+        to_frame(numbers_of(frame.iloc[:, places], found.missing, found.decimal)[0])
         for frame in table.read(voice, found.missing, [])
     )
     if in_memory:

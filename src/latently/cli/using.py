@@ -139,7 +139,7 @@ def predictions(folder, all_probabilities):
     name = "component" if classes is None else "class"
 
     def columns_of(values):
-        rows = record.inward(values)
+        rows = record.to_frame(values)
         probability = np.asarray(model.predict_proba(rows))
         found = {name: np.asarray(model.predict(rows)), "probability": probability.max(axis=1)}
         if all_probabilities:
@@ -154,7 +154,7 @@ def predictions(folder, all_probabilities):
 
 def log_densities(folder, values):
     """(n,) in the user's units."""
-    scores = np.asarray(folder.model.score_samples(folder.record.inward(values)))
+    scores = np.asarray(folder.model.score_samples(folder.record.to_frame(values)))
     return scores - folder.record.log_volume(values)
 
 
@@ -173,7 +173,7 @@ def factors(folder):
     folder.needs("transform", "give factors: it has none")
 
     def columns_of(values):
-        rows = np.asarray(folder.model.transform(folder.record.inward(values)))
+        rows = np.asarray(folder.model.transform(folder.record.to_frame(values)))
         return {f"factor_{j}": column for j, column in enumerate(rows.T, 1)}
 
     return columns_of
@@ -192,7 +192,7 @@ def sample(folder, n, seed, output, force, voice):
             for start in range(0, n, MOST_SAMPLES_AT_ONCE):
                 drawn, of = folder.model.sample(min(MOST_SAMPLES_AT_ONCE, n - start), random_state=rng)
                 frame = pandas.DataFrame(
-                    folder.record.outward(np.asarray(drawn)), columns=folder.record.columns
+                    folder.record.from_frame(np.asarray(drawn)), columns=folder.record.columns
                 )
                 if np.ndim(of) == 1:
                     frame.insert(0, _free("component" if classes is None else "class", frame), np.asarray(of))
@@ -226,8 +226,8 @@ def impute(folder, data, reading, missing, voice, *, draw, seed, output, force):
             holes = np.isnan(values)
             n_filled += int(holes.sum())
             by_chance = {"sample": True, "random_state": rng} if draw else {}
-            filled = folder.model.impute(folder.record.inward(values), **by_chance)
-            filled = folder.record.outward(np.asarray(filled))
+            filled = folder.model.impute(folder.record.to_frame(values), **by_chance)
+            filled = folder.record.from_frame(np.asarray(filled))
             yield _with_cells(frame, later, holes, filled)
 
     written = write_rows(frames(), output, force, as_object=voice.json, **later.manner)
@@ -272,7 +272,7 @@ def report(folder, data, reading, missing, voice, *, output, force):
             some = np.sort(np.argpartition(key, ROWS_IN_REPORT - 1)[:ROWS_IN_REPORT])
             rows, keys = [values[some]], [key[some]]
             labels, names = [labels[i] for i in some], [names[i] for i in some]
-    X = record.inward(np.concatenate(rows))
+    X = record.to_frame(np.concatenate(rows))
     if len(X) < n_rows:
         voice.note(f"the report shows {len(X)} rows drawn from {n_rows}")
     with voice.bar("Writing the report"), new_file(output, force) as path:

@@ -40,7 +40,7 @@ class Block:
         index = like(index, self.X)
         return Block(*(None if field is None else xp.take(field, index, axis=0) for field in self._fields()))
 
-    def looked_at(self) -> Block:
+    def with_observed(self) -> Block:
         """With `observed` filled in: what is not a number was not observed."""
         if is_sparse(self.X):  # what it does not hold is zero
             return self
@@ -52,7 +52,7 @@ class Block:
             return self
         return replace(self, observed=~missing)
 
-    def telling(self) -> Block:
+    def informative(self) -> Block:
         """Without rows that say nothing: those of no weight, and those unobserved as well as unlabelled.
 
         Where rows have a state, all of them, for it has to come back; and of sparse rows.

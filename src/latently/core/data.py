@@ -86,6 +86,6 @@ class Data:
                 file.write(to_numpy(piece))
         return np.load(out, mmap_mode="r")
 
-    def sweep(self, frame: Frame | None, *, floats_per_row: int, batch_size: int | None) -> Any:
+    def sweep(self, frame: Frame | None, *, floats_per_row: int, block_size: int | None) -> Any:
         """Passes over all rows, in a frame or as they are."""
-        return LocalSweep(self.blocks, frame, floats_per_row=floats_per_row, batch_size=batch_size)
+        return LocalSweep(self.blocks, frame, floats_per_row=floats_per_row, block_size=block_size)

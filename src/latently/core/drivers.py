@@ -41,7 +41,7 @@ class Kernel(Protocol):
     def m_step(self, stats: Any, params: Any) -> Any:
         """The parameters that maximise Q; `params` are kept where the statistics are empty."""
 
-    def settled(self, params: Any) -> Any:
+    def canonical(self, params: Any) -> Any:
         """The same model in coordinates that suit it; between steps whose statistics are not kept."""
 
     @property
@@ -61,7 +61,7 @@ class Step(Generic[Params]):
 
     objective: float
     rounding: float
-    following: Callable[[], Params]
+    next_params: Callable[[], Params]
 
 
 @dataclass(frozen=True)
@@ -140,13 +140,13 @@ def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[An
     def step(params: Any) -> Step[Any]:
         stats, objective, rounding = evaluated(params)
 
-        def following() -> Any:
+        def next_params() -> Any:
             if kernel.damping == 0.0:
-                return kernel.settled(kernel.m_step(stats, params))
+                return kernel.canonical(kernel.m_step(stats, params))
             damping = kernel.damping
             for _ in range(_DAMPINGS):
                 try:
-                    there = kernel.settled(kernel.m_step(kernel.damped(stats, params, damping), params))
+                    there = kernel.canonical(kernel.m_step(kernel.damped(stats, params, damping), params))
                     if evaluated(there)[1] >= objective:
                         return there
                 except (ValueError, ArithmeticError):  # statistics that belong to no parameters
@@ -154,7 +154,7 @@ def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[An
                 damping *= 4.0
             return params
 
-        return Step(objective, rounding, following)
+        return Step(objective, rounding, next_params)
 
     return step
 
@@ -173,14 +173,14 @@ class Passes:
         return counting
 
 
-def in_turn(
+def alternate(
     first: Callable[[Params], Step[Params]], second: Callable[[Params], Step[Params]]
 ) -> Callable[[Params], Step[Params]]:
     """Two steps that are taken one after the other, as one."""
 
     def both(params: Params) -> Step[Params]:
         here = first(params)
-        return Step(here.objective, here.rounding, lambda: second(here.following()).following())
+        return Step(here.objective, here.rounding, lambda: second(here.next_params()).next_params())
 
     return both
 
@@ -223,7 +223,7 @@ def run(
             ended = any([callback(told) is True for callback in callbacks])
             if ended or converged or n_iter >= max_iter:
                 return Result(params, history, n_iter, converged)
-            state = State(taken.following(), params, history, n_iter + 1, taken.rounding)
+            state = State(taken.next_params(), params, history, n_iter + 1, taken.rounding)
             between(state)
         except KeyboardInterrupt:
             return Result(params, history, n_iter, False, interrupted=True)

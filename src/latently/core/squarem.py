@@ -37,21 +37,21 @@ def squarem(step: Callable[[Any], Step[Any]], chart: Chart) -> Callable[[Any], S
     def longer(params: Any) -> Step[Any]:
         here = step(params)
 
-        def following() -> Any:
-            once = here.following()
+        def next_params() -> Any:
+            once = here.next_params()
             second = step(once)
-            twice = second.following()
+            twice = second.next_params()
             guess = _extrapolated(chart, params, once, twice)
             if guess is None:
                 return twice
             try:
                 with np.errstate(all="ignore"):  # a guess at which the model breaks down is no matter
                     third = step(guess)
-                    return third.following() if _better(third, second) else twice
+                    return third.next_params() if _better(third, second) else twice
             except (ValueError, ArithmeticError):
                 return twice
 
-        return Step(here.objective, here.rounding, following)
+        return Step(here.objective, here.rounding, next_params)
 
     return longer
 

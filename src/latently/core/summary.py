@@ -35,7 +35,7 @@ class Summary:
 
     @classmethod
     def of_moments(cls, mean: Array, deviation: Array) -> Summary:
-        """Of rows that are known by their moments only, and may have holes."""
+        """Of rows that are known by their moments only, and may have missing entries."""
         nothing = namespace(mean).zeros_like(mean)
         return cls(0, 1.0, nothing, mean, deviation, nothing > 0, nothing > 0, 0, None)
 

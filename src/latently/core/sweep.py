@@ -52,18 +52,18 @@ class LocalSweep:
         frame: Frame | None,
         *,
         floats_per_row: int,
-        batch_size: int | None = None,
+        block_size: int | None = None,
         n_threads: int | None = None,
     ):
         self.chunks = chunks
         self.frame = frame
         self.floats_per_row = floats_per_row
-        self.batch_size = batch_size
+        self.block_size = block_size
         self.n_threads = n_threads
 
     def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
         def work(blocks: Iterator[Block]) -> Any:
-            telling = (block for block in (block.telling() for block in blocks) if len(block))
+            telling = (block for block in (block.informative() for block in blocks) if len(block))
             return _reduced(combine, (fn(*args, self._framed(block)) for block in telling))
 
         parts = (part for chunk in self.chunks() for part in self._shared_out(chunk, work, self.n_threads))
@@ -86,13 +86,13 @@ class LocalSweep:
     def _shared_out(
         self, chunk: Block, work: Callable[[Iterator[Block]], Any], n_threads: int | None
     ) -> list[Any]:
-        pieces = slices(len(chunk), block_rows(chunk.X, self.floats_per_row, self.batch_size))
+        pieces = slices(len(chunk), block_rows(chunk.X, self.floats_per_row, self.block_size))
         n_threads = min(n_threads or threads_for(chunk.X), len(pieces))
         bounds = [len(pieces) * i // n_threads for i in range(n_threads + 1)]
         runs = [pieces[a:b] for a, b in pairwise(bounds)]
 
         def blocks(run: list[slice]) -> Iterator[Block]:
-            return (chunk[rows].looked_at() for rows in run)
+            return (chunk[rows].with_observed() for rows in run)
 
         keep_freed_memory()
         with one_blas_thread(), exact_products(chunk.X):

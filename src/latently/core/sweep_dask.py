@@ -50,7 +50,7 @@ class DaskData(Data):
         self.X = X
         self.in_memory = False
         self.weight = self.allowed = self.state = None
-        self.n_features, self.feature_names, self.dtype, counts = _looked_over(X)
+        self.n_features, self.feature_names, self.dtype, counts = _described(X)
         self.client = _current_client()
         self._scheduler = get_scheduler(collections=[X])
         self._counts: list[int] | None = counts
@@ -144,11 +144,11 @@ class DaskData(Data):
         under_way: list[Any] = []
         for i in range(0, len(tasks) + at_a_time, at_a_time):
             with _large_graphs():
-                following = self.client.compute(tasks[i : i + at_a_time])
+                next_tasks = self.client.compute(tasks[i : i + at_a_time])
             while under_way:
                 _wait(self.client, under_way[0])
                 yield under_way.pop(0).result()
-            under_way = following
+            under_way = next_tasks
 
     def _n_threads(self) -> int:
         """How many tasks can run side by side."""
@@ -165,8 +165,8 @@ class DaskData(Data):
                 file.write(piece)
         return np.load(out, mmap_mode="r")
 
-    def sweep(self, frame: Frame | None, *, floats_per_row: int, batch_size: int | None) -> DaskSweep:
-        return DaskSweep(self, frame, floats_per_row, batch_size)
+    def sweep(self, frame: Frame | None, *, floats_per_row: int, block_size: int | None) -> DaskSweep:
+        return DaskSweep(self, frame, floats_per_row, block_size)
 
 
 @dataclass(frozen=True)
@@ -176,13 +176,13 @@ class DaskSweep:
     data: DaskData
     frame: Frame | None
     floats_per_row: int
-    batch_size: int | None
+    block_size: int | None
 
     def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
         """`fn(*args, block)` of all blocks, combined in order; rows that say nothing are left out."""
         if self.data.client is None:
             here = Data.sweep(
-                self.data, self.frame, floats_per_row=self.floats_per_row, batch_size=self.batch_size
+                self.data, self.frame, floats_per_row=self.floats_per_row, block_size=self.block_size
             )
             return here.reduce(fn, combine, *args)
         return _on_workers(self.data, self._pass(fn, combine, args))
@@ -213,13 +213,13 @@ class DaskSweep:
         return da.concatenate(pieces, axis=0)
 
     def _pass(self, fn: Callable[..., Any], combine: Any, args: tuple[Any, ...]) -> _Pass:
-        return _Pass(fn, combine, args, self.frame, self.floats_per_row, self.batch_size, np.geterr())
+        return _Pass(fn, combine, args, self.frame, self.floats_per_row, self.block_size, np.geterr())
 
 
 # -- what is looked at before anything is worked out -------------------------------------------------------
 
 
-def _looked_over(X: Any) -> tuple[int, list[str] | None, np.dtype[Any], list[int] | None]:
+def _described(X: Any) -> tuple[int, list[str] | None, np.dtype[Any], list[int] | None]:
     """Number and names of the columns, the type of their values, and the rows of each partition if known."""
     is_array = isinstance(X, da.Array)
     if not is_array and not hasattr(type(X), "columns"):
@@ -349,7 +349,7 @@ class _Pass:
     args: tuple[Any, ...]
     frame: Frame | None
     floats_per_row: int
-    batch_size: int | None
+    block_size: int | None
     errors: Any  # what to do about overflow and the like
 
     def over(self, block: Block, n_threads: int) -> LocalSweep:
@@ -360,7 +360,7 @@ class _Pass:
             lambda: [block],
             self.frame,
             floats_per_row=self.floats_per_row,
-            batch_size=self.batch_size or size,
+            block_size=self.block_size or size,
             n_threads=n_threads,
         )
 

@@ -152,7 +152,7 @@ CATALOGUE = {
         content="9bb5b174723a4097a18592b5382bb9558ba24e7d005776928e5244cb8a320a7f",
     ),
     "wpbc": Entry(
-        title="194 breast cancer patients, recurrent or not, 33 measurements; 198 in `X_all`, 4 with holes",
+        title="194 breast cancer patients, recurrent or not, 33 measurements; 198 in `X_all`, 4 incomplete",
         source=(
             "Breast Cancer Wisconsin (Prognostic) by Wolberg, Street and Mangasarian; "
             f"{UCI}/16/breast+cancer+wisconsin+prognostic."

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from latently.backend import packed
 from latently.backend.linalg import diagonals, transpose
-from latently.backend.namespace import double, elsewhere, eye, is_native, like, namespace, to_numpy, zeros
+from latently.backend.namespace import double, eye, is_native, like, namespace, to_device, to_numpy, zeros
 from latently.core.block import Block
 from latently.core.tree import mapped
 from latently.deep._counts import n_structure_parameters
@@ -45,8 +45,8 @@ from latently.distributions.mixture import log_density, responsibilities
 from latently.distributions.responsibilities import normalise
 from latently.mixture._base import MixtureBase
 from latently.mixture._clusters import Clusters, probabilities
-from latently.mixture._engine import gives, in_main_memory
-from latently.mixture._factors import has_holes, noiseless
+from latently.mixture._engine import for_method, in_main_memory
+from latently.mixture._factors import has_missing, noiseless
 from latently.mixture._validation import (
     check_choice,
     check_flag,
@@ -59,7 +59,7 @@ from latently.mixture._validation import (
 _NEGLIGIBLE = 1e-12  # share of a row that is not worth a place among the inputs of a component
 _SMALLEST_FLOOR = 1e-9  # noise variance of factors, as a fraction of their variance
 _OF_FIRST_LAYER = (
-    *("max_iter", "tol", "n_init", "init", "noise_floor", "accelerate", "batch_size", "dtype"),
+    *("max_iter", "tol", "n_init", "init", "noise_floor", "accelerate", "block_size", "dtype"),
     *("random_state", "verbose", "callbacks"),
 )
 
@@ -82,7 +82,7 @@ class DeepMixture(Clusters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, M
         **engine,
     ):
         super().__init__(
-            mini_batch=None,
+            batch_size=None,
             learning_decay=0.7,
             learning_offset=10.0,
             checkpoint=None,
@@ -382,7 +382,7 @@ class DeepMixture(Clusters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, M
         self.layers_ = [*self.layers_[:-1], settled]
 
     def _posterior_covariances(self, climb):
-        """(n_leaves, q, q) of factors given a row without holes, and the leaf."""
+        """(n_leaves, q, q) of factors given a complete row, and the leaf."""
         _, G, rest = climb
         kernel = self._kernel()
         V = kernel.family.factor_covariances(kernel.prepare(self._parameters()), None, 1)[0, ...]
@@ -407,7 +407,7 @@ class DeepMixture(Clusters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, M
         frame = self._frame(kernel, params)
         density = kernel.prepare(kernel.moved(params, -frame.shift / frame.scale, 1.0 / frame.scale))
         floats = kernel.floats_per_row(self._n_components(), data.n_features, problem.summary.missing)
-        sweep = data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
+        sweep = data.sweep(None, floats_per_row=floats, block_size=self.block_size)
         return sweep.reduce(fn, combine, kernel, density, frame, *args)
 
     def _mean_of_rows(self, problem, fn, *args):
@@ -436,13 +436,13 @@ class DeepMixture(Clusters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, M
         deep = replace(problem, kernel=kernel, data=data, n_components=self._n_components())
         n_iter, n_passes = self.n_iter_, self.n_passes_
         result = self._fitted_in(deep)
-        self._set_record(deep.outward(result.params))
+        self._set_record(deep.from_frame(result.params))
         self.n_iter_, self.n_passes_ = n_iter + result.n_iter, n_passes + self.n_passes_
         self.converged_ = result.converged
         self.history_ = np.append(self.history_, result.history[1:])
 
     def _start(self, problem, progress=None):
-        return problem.inward(MixtureParams(self.weights_, self._record())), False
+        return problem.to_frame(MixtureParams(self.weights_, self._record())), False
 
     def _sample_size(self):
         return 0
@@ -553,7 +553,7 @@ class DeepMixture(Clusters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, M
     def to(self, where):
         moved = copy(self)
         moved.layers_ = [[part.to(where) for part in parts] for parts in self.layers_]
-        moved.history_ = elsewhere(self.history_, where)
+        moved.history_ = to_device(self.history_, where)
         return moved
 
     # -- using a fitted model -------------------------------------------------------------------------
@@ -649,7 +649,7 @@ class DeepMixture(Clusters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, M
         check_is_fitted(self)
         climb = self._climb(None if layer is None else self._checked_layer(layer) - 1)
         means = self._rows_of(X, factor_means, climb)
-        if in_main_memory(self._rows_of(X, has_holes)).any():
+        if in_main_memory(self._rows_of(X, has_missing)).any():
             return means, self._rows_of(X, factor_covariances, climb)
         return means, self._posterior_covariances(climb)
 
@@ -746,25 +746,25 @@ class DeepMixture(Clusters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, M
 # -- functions of rows ---------------------------------------------------------------------------------
 
 
-@gives("predict_proba")
+@for_method("predict_proba")
 def probabilities_of_nodes(kernel, density, frame, members, block):
     return probabilities(kernel, density, frame, block) @ members
 
 
-@gives("predict")
+@for_method("predict")
 def most_probable_node(kernel, density, frame, members, block):
     resp = probabilities_of_nodes(kernel, density, frame, members, block)
     return namespace(resp).argmax(resp, axis=1)
 
 
-@gives("factor_posterior")
+@for_method("factor_posterior")
 def factor_means(kernel, density, frame, climb, block):
     """(n, S, q)"""
     latent = kernel.family.evaluate(density, frame.enter(block))[1]
     return namespace(block.X).permute_dims(_climbed(kernel, density, climb, latent), (1, 0, 2))
 
 
-@gives("factor_posterior")
+@for_method("factor_posterior")
 def factor_covariances(kernel, density, frame, climb, block):
     """(n, S, q, q)"""
     _, G, rest = climb
@@ -772,7 +772,7 @@ def factor_covariances(kernel, density, frame, climb, block):
     return G @ kernel.family.factor_covariances(density, latent, len(block)) @ transpose(G) + rest
 
 
-@gives("transform")
+@for_method("transform")
 def averaged_factors(kernel, density, frame, climb, block):
     """(n, q)"""
     log_joint, latent = kernel.family.evaluate(density, frame.enter(block))
@@ -780,13 +780,13 @@ def averaged_factors(kernel, density, frame, climb, block):
     return namespace(resp).sum(resp[:, :, None] * _climbed(kernel, density, climb, latent), axis=0)
 
 
-@gives("fit")
+@for_method("fit")
 def log_likelihoods(kernel, density, frame, block):
     """(n,) of rows with what is known of their components."""
     return _posterior(kernel, density, frame, block)[0] - frame.log_volume(block)
 
 
-@gives("bound")
+@for_method("bound")
 def bounds_of_rows(kernel, density, frame, climb, V, priors, parts, common, block):
     """(n,) ln p(x) of the kernel's model, plus what layers above gain where they replace the priors."""
     xp = namespace(density.constants)

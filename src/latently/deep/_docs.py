@@ -38,7 +38,7 @@ _SHARED = """
     tol : float, default=5e-8
         EM ends when what it raises, per row, gains less than `tol` times its size (or `tol`, if its size is
         below one).
-    n_init, init, noise_floor, accelerate, batch_size, dtype, verbose, callbacks
+    n_init, init, noise_floor, accelerate, block_size, dtype, verbose, callbacks
         As for one layer. `noise_floor` also holds for the noise of factors, as a fraction of their variance;
         `verbose` and `callbacks` tell of the first layer and of fine-tuning.
     random_state : int, RandomState or None

@@ -353,7 +353,7 @@ class BinaryCauses:
         """ln P(at most so many on), pi being the same for all."""
         return float(stats.binom.logcdf(self.most_on, self.n_units, float(to_numpy(pi)[0])))
 
-    def settled(self, params: CauseParams) -> CauseParams:
+    def canonical(self, params: CauseParams) -> CauseParams:
         return params
 
     def rounding(self, density: Any) -> float:

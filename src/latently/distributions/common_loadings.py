@@ -38,8 +38,8 @@ from latently.backend.linalg import (
 from latently.backend.namespace import Array, Floats, double, eye, like, namespace, to_numpy, zeros
 from latently.core.block import Block
 from latently.core.tree import add
-from latently.distributions import common_loadings_holes as holes
-from latently.distributions.common_loadings_holes import Holed, HoledSums
+from latently.distributions import common_loadings_missing as missing_entries
+from latently.distributions.common_loadings_missing import MissingSums, WithMissing
 from latently.distributions.gaussian import SMALLEST_VARIANCE, FullStats
 from latently.distributions.responsibilities import Responsibilities
 
@@ -89,9 +89,9 @@ class CommonDensity:
         return self.params.means
 
     @cached_property
-    def tables(self) -> holes.Tables:
+    def tables(self) -> missing_entries.Tables:
         """For rows with missing entries."""
-        return holes.tables(self)
+        return missing_entries.tables(self)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class ProjectedSums:  # what a block adds up; z is counted from the anchor
     sum_x: Array  # (D,)       sum of x, over all components as everything below
     sum_zx: Array  # (q, D)    sum of E[z|x] x'
     sum_square: Array  # (D,)  sum of x^2
-    holed: HoledSums | None = None  # of rows with missing entries
+    incomplete: MissingSums | None = None  # of rows with missing entries
 
 
 @dataclass(frozen=True)
@@ -181,10 +181,10 @@ class CommonLoadings:
 
     def evaluate(
         self, density: CommonDensity, block: Block, *, rough: bool = False
-    ) -> tuple[Array, Projected | Holed]:
+    ) -> tuple[Array, Projected | WithMissing]:
         """ln N(x; A xi_k, Sigma_k) plus what a mixture added to the constants (K, n), and projected rows."""
         if block.observed is not None:
-            return holes.evaluate(density, block)
+            return missing_entries.evaluate(density, block)
         X = block.X
         xp = namespace(X)
         K, q, _ = density.whitening.shape
@@ -207,15 +207,15 @@ class CommonLoadings:
         return -1.0
 
     def sums(
-        self, density: CommonDensity, block: Block, projected: Projected | Holed, resp: Responsibilities
+        self, density: CommonDensity, block: Block, projected: Projected | WithMissing, resp: Responsibilities
     ) -> ProjectedSums:
         X = block.X
         (K, q, _), D = density.whitening.shape, X.shape[1]
-        if isinstance(projected, Holed):
+        if isinstance(projected, WithMissing):
             shapes = ((K,), (K, q), (K, q, q), (D,), (q, D), (D,))
             weight, p, pp, x, zx, square = (zeros(shape, X) for shape in shapes)
-            holed = holes.sums(density, block, projected, resp)
-            return ProjectedSums(weight, p, pp, x, zx, square, holed)
+            incomplete = missing_entries.sums(density, block, projected, resp)
+            return ProjectedSums(weight, p, pp, x, zx, square, incomplete)
         xp = namespace(X)
         r, p, n = resp.full(), projected.p, X.shape[0]
         weighted = xp.reshape(r[:, None, :] * p, (K * q, n))
@@ -243,8 +243,8 @@ class CommonLoadings:
             sum_zx=sums.sum_zx,
             sum_square=sums.sum_square,
         )
-        if sums.holed is not None:
-            stats = add(stats, CommonStats(**holes.statistics(density, sums.holed)))
+        if sums.incomplete is not None:
+            stats = add(stats, CommonStats(**missing_entries.statistics(density, sums.incomplete)))
         return stats
 
     def m_step(self, stats: CommonStats, params: CommonParams) -> CommonParams:
@@ -393,7 +393,7 @@ class CommonLoadings:
             noise_variance=params.noise_variance * scale**2,
         )
 
-    def settled(self, params: CommonParams) -> CommonParams:
+    def canonical(self, params: CommonParams) -> CommonParams:
         """The same density with factors whose loadings are orthogonal in units of noise, of unit spread.
 
         Loadings may be far longer than noise in some directions and shorter in others, and sums that mix them
@@ -417,7 +417,7 @@ class CommonLoadings:
 
     def clamped(self, params: CommonParams) -> CommonParams:
         """Starting values in the region the floor allows."""
-        return self.settled(self.bounded(params))
+        return self.canonical(self.bounded(params))
 
     def shown(self, params: CommonParams) -> tuple[CommonParams, tuple[Array, Array, Array]]:
         """The parameters with a basis in which A'A = I, and what users see of them.
@@ -438,29 +438,38 @@ class CommonLoadings:
         A, AO = params.loadings, params.loadings @ params.latent_covariances
         return params.noise_variance + xp.sum(AO * A, axis=2)
 
-    def factor_means(self, density: CommonDensity, projected: Projected | Holed) -> Array:
+    def factor_means(self, density: CommonDensity, projected: Projected | WithMissing) -> Array:
         """E[z | x, k] (n, K, q), as users see it."""
         params = density.params
         return (params.anchor + self._from_anchor(density, projected)) @ params.basis.T
 
-    def factor_covariances(self, density: CommonDensity, projected: Projected | Holed, n_rows: int) -> Array:
+    def factor_covariances(
+        self, density: CommonDensity, projected: Projected | WithMissing, n_rows: int
+    ) -> Array:
         """Covariances of z given x and k (n, K, q, q), as users see it."""
         U = density.params.basis
-        if isinstance(projected, Holed):
-            return U @ holes.factor_covariances(density, projected) @ U.T
+        if isinstance(projected, WithMissing):
+            return U @ missing_entries.factor_covariances(density, projected) @ U.T
         V = U @ density.factor_covariances @ U.T
         return namespace(V).broadcast_to(V, (n_rows, *V.shape))
 
-    def expected(self, density: CommonDensity, block: Block, latent: Projected | Holed, resp: Array) -> Array:
+    def expected(
+        self, density: CommonDensity, block: Block, latent: Projected | WithMissing, resp: Array
+    ) -> Array:
         """(n, D) the posterior mean of A z: in missing entries, that of x."""
         z = namespace(resp).sum(resp[..., None] * self._from_anchor(density, latent), axis=1)
         return density.params.centre + z @ density.params.loadings.T
 
     def draw(
-        self, density: CommonDensity, block: Block, latent: Holed, labels: Array, rng: np.random.Generator
+        self,
+        density: CommonDensity,
+        block: Block,
+        latent: WithMissing,
+        labels: Array,
+        rng: np.random.Generator,
     ) -> Floats:
         """(n, D) rows whose missing entries are drawn given the others and the component."""
-        return holes.draw(density, latent, labels, rng)
+        return missing_entries.draw(density, latent, labels, rng)
 
     def sample(self, params: CommonParams, labels: Array, rng: np.random.Generator) -> Floats:
         K, q = params.latent_means.shape
@@ -524,10 +533,10 @@ class CommonLoadings:
         )
         return replace(self.clamped(params), basis=np.eye(q))
 
-    def _from_anchor(self, density: CommonDensity, projected: Projected | Holed) -> Array:
+    def _from_anchor(self, density: CommonDensity, projected: Projected | WithMissing) -> Array:
         """E[z | x, k] - w (n, K, q)."""
-        if isinstance(projected, Holed):
-            z = holes.factor_means(density, projected)
+        if isinstance(projected, WithMissing):
+            z = missing_entries.factor_means(density, projected)
         else:
             z = density.to_factors @ projected.p + density.at_zero[..., None]  # (K, q, n)
         return namespace(z).permute_dims(z, (2, 0, 1))
@@ -549,7 +558,7 @@ class Conditional:
 
     def evaluate(
         self, density: CommonDensity, block: Block, *, rough: bool = False
-    ) -> tuple[Array, Projected | Holed]:
+    ) -> tuple[Array, Projected | WithMissing]:
         return self.family.evaluate(density, block, rough=rough)
 
     def most_per_row(self, K: int) -> float:
@@ -558,8 +567,8 @@ class Conditional:
     def rounding(self, density: CommonDensity) -> float:
         return self.family.rounding(density)
 
-    def settled(self, params: CommonParams) -> CommonParams:
-        return self.family.settled(params)
+    def canonical(self, params: CommonParams) -> CommonParams:
+        return self.family.canonical(params)
 
 
 class NoiseOnly(Conditional):

@@ -78,7 +78,7 @@ class Leaves:
     def stats(self, density: Any, sums: Any) -> Any:
         return self.family.stats(density, sums)
 
-    def settled(self, params: Any) -> Any:
+    def canonical(self, params: Any) -> Any:
         return params
 
     def rounding(self, density: Any) -> float:
@@ -193,8 +193,8 @@ class DeepCommon(Leaves):
     def clamped(self, params: DeepParams) -> DeepParams:
         return replace(params, first=self.family.clamped(self.collapsed(params)))
 
-    def settled(self, params: DeepParams) -> DeepParams:
-        return replace(params, first=self.family.settled(self.collapsed(params)))
+    def canonical(self, params: DeepParams) -> DeepParams:
+        return replace(params, first=self.family.canonical(self.collapsed(params)))
 
     def moved(self, params: DeepParams, weights: Array, shift: Array, scale: Array) -> DeepParams:
         """The parameters of shift + scale * x; factors stay as they are."""

@@ -24,7 +24,7 @@ from latently.backend.linalg import (
 )
 from latently.backend.namespace import Array, Floats, double, eye, namespace, ones, zeros
 from latently.core.block import Block
-from latently.distributions import gaussian_holes
+from latently.distributions import gaussian_missing
 from latently.distributions.responsibilities import Responsibilities
 
 SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms still have digits
@@ -71,7 +71,7 @@ class FullGaussian:
         """There is no step over some of the parameters that would be worth its pass."""
         return []
 
-    def settled(self, params: FullParams) -> FullParams:
+    def canonical(self, params: FullParams) -> FullParams:
         """There are no other coordinates."""
         return params
 
@@ -102,7 +102,7 @@ class FullGaussian:
         """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and rows for `sums`."""
         X = block.X
         if block.observed is not None:
-            return gaussian_holes.log_joint(density, block), X
+            return gaussian_missing.log_joint(density, block), X
         xp = namespace(X)
         wide = xp.concat([X, ones((X.shape[0], 1), X)], axis=1)
         wide = xp.astype(wide, density.whitening.dtype, copy=False)
@@ -121,7 +121,7 @@ class FullGaussian:
     def sums(self, density: FullDensity, block: Block, wide: Array, resp: Responsibilities) -> FullStats:
         X = block.X
         if block.observed is not None:
-            sum_x, sum_xx = gaussian_holes.sums(density, block, resp)
+            sum_x, sum_xx = gaussian_missing.sums(density, block, resp)
             return FullStats(resp.weight, sum_x, sum_xx)
         xp = namespace(X)
         if self.shared:
@@ -144,13 +144,13 @@ class FullGaussian:
 
     def expected(self, density: FullDensity, block: Block, latent: Array, resp: Array) -> Array:
         """(n, D) the posterior mean of x, which is x itself where it was observed."""
-        return gaussian_holes.expected(density, block, resp)
+        return gaussian_missing.expected(density, block, resp)
 
     def draw(
         self, density: FullDensity, block: Block, latent: Array, labels: Array, rng: np.random.Generator
     ) -> Floats:
         """(n, D) rows whose missing entries are drawn given the others and the component."""
-        return gaussian_holes.draw(density, block, labels, rng)
+        return gaussian_missing.draw(density, block, labels, rng)
 
     def stats(self, density: FullDensity, sums: FullStats) -> FullStats:
         """The sums are the statistics already."""

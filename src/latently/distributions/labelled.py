@@ -34,9 +34,9 @@ from latently.backend.linalg import transpose
 from latently.backend.namespace import Array, Floats, eye, log_ndtr, namespace, ones, zeros
 from latently.core.block import Block
 from latently.core.tree import add, mapped
-from latently.distributions import low_rank_holes
+from latently.distributions import low_rank_missing
 from latently.distributions.low_rank import LowRankDensity, Projected
-from latently.distributions.low_rank_holes import Holed
+from latently.distributions.low_rank_missing import WithMissing
 from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
 from latently.distributions.responsibilities import Responsibilities, normalise, respond
 from latently.distributions.squashed_normal import hazards
@@ -136,11 +136,11 @@ class LabelledMixture(Mixture):
             if part.observed is None:
                 total = add(total, self._sums(density, part, with_labels))
                 continue
-            whole, holed = part.apart(xp.all(part.observed, axis=1))
-            if whole is not None:
-                total = add(total, self._sums(density, replace(whole, observed=None), with_labels))
-            if holed is not None:
-                total = add(total, self._sums(density, holed, with_labels))
+            complete, incomplete = part.apart(xp.all(part.observed, axis=1))
+            if complete is not None:
+                total = add(total, self._sums(density, replace(complete, observed=None), with_labels))
+            if incomplete is not None:
+                total = add(total, self._sums(density, incomplete, with_labels))
         sums: LabelledSums = total
         return sums
 
@@ -172,10 +172,10 @@ class LabelledMixture(Mixture):
         hazard, _, _ = hazards(signs * answers.mean / answers.deviation)
         delta = signs * answers.deviation * hazard  # E[v | z] - a
         M = xp.permute_dims(self.family.factor_means(density, latent), (1, 0, 2))  # (L, n, d)
-        if isinstance(latent, Holed):
+        if isinstance(latent, WithMissing):
             R = xp.permute_dims(self.family.factor_covariances(density, latent, n), (1, 0, 2, 3))
             regression = self._regression_by_row(answers, by_question, delta, M, R)
-            sums = self._holed_sums(density, block, resp, answers, by_question * delta, M, R)
+            sums = self._missing_sums(density, block, resp, answers, by_question * delta, M, R)
             return LabelledSums(*told, sums, regression, None, None)
         pulled = by_question * delta
         regression = self._regression(density, answers, by_question, pulled, M)
@@ -240,7 +240,7 @@ class LabelledMixture(Mixture):
         return _summed_over_components(n_r, y, yy, sum_a + n_u, yv, vv)
 
     def _regression_by_row(self, answers: Answers, r: Array, delta: Array, M: Array, R: Array) -> AnswerSums:
-        """The same for rows with holes, of which each has its own R (L, n, d, d)."""
+        """The same for rows with missing entries, of which each has its own R (L, n, d, d)."""
         xp = namespace(M)
         a, s2, g = answers.mean, answers.deviation**2, answers.gain
         M = M[:, None, :, :]
@@ -263,7 +263,7 @@ class LabelledMixture(Mixture):
             xp.sum(r * (s2 + a * v), axis=2),
         )
 
-    def _holed_sums(
+    def _missing_sums(
         self,
         density: LabelledDensity,
         block: Block,
@@ -273,7 +273,7 @@ class LabelledMixture(Mixture):
         M: Array,
         R: Array,
     ) -> Any:
-        """Sums of rows with holes, with moments of y that know of the answer."""
+        """Sums of rows with missing entries, with moments of y that know of the answer."""
         xp = namespace(M)
         L, n, d = M.shape
         g, a, r = answers.gain, answers.mean, resp.full()
@@ -284,10 +284,10 @@ class LabelledMixture(Mixture):
         packed_zz = [zz[..., i, j] for i, j in packed.pairs(d)]
         weighted = xp.stack([r, *(m[..., i] for i in range(d)), *packed_zz])  # (1 + d + T, L, n)
         weighted = xp.reshape(weighted, (weighted.shape[0], L * n))
-        holed = low_rank_holes.sums_of_moments(
+        incomplete = low_rank_missing.sums_of_moments(
             self.family, block, weighted, None, [k * n for k in range(L + 1)]
         )
-        return self.family.no_sums(density, holed)
+        return self.family.no_sums(density, incomplete)
 
     def stats(self, density: LabelledDensity, sums: Any) -> LabelledStats:
         """Statistics of a whole sweep: what the answers pull at the factors is put in here."""
@@ -523,12 +523,12 @@ def gains(density: LabelledDensity) -> tuple[Array, Array]:
     return Rw / s2[..., None], xp.sqrt(s2)
 
 
-def answers_of(density: LabelledDensity, latent: Projected | Holed) -> Answers:
+def answers_of(density: LabelledDensity, latent: Projected | WithMissing) -> Answers:
     xp = namespace(density.coef)
     w, b = density.coef, density.intercept
-    if isinstance(latent, Holed):
-        M = low_rank_holes.factor_means(latent)  # (n, L, d)
-        R = low_rank_holes.factor_covariances(latent)
+    if isinstance(latent, WithMissing):
+        M = low_rank_missing.factor_means(latent)  # (n, L, d)
+        R = low_rank_missing.factor_covariances(latent)
         Rw = xp.permute_dims(w @ R, (1, 2, 0, 3))  # (L, J, n, d)
         s2 = 1.0 + xp.sum(Rw * w[:, None, :], axis=3)
         mean = xp.permute_dims(M @ w.T, (1, 2, 0)) + b[:, None]

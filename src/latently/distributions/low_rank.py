@@ -33,9 +33,9 @@ from latently.backend.linalg import (
 from latently.backend.namespace import Array, Floats, double, eye, namespace, zeros
 from latently.core.block import Block
 from latently.core.tree import add
-from latently.distributions import low_rank_holes
+from latently.distributions import low_rank_missing
 from latently.distributions.gaussian import SMALLEST_VARIANCE
-from latently.distributions.low_rank_holes import Holed, HoledSums
+from latently.distributions.low_rank_missing import MissingSums, WithMissing
 from latently.distributions.responsibilities import Entries, Responsibilities
 
 
@@ -64,9 +64,9 @@ class LowRankDensity:
     log_weights: Array  # (K,): what a mixture added to the constants
 
     @cached_property
-    def tables(self) -> low_rank_holes.Tables:
+    def tables(self) -> low_rank_missing.Tables:
         """For rows with missing entries."""
-        return low_rank_holes.tables(self)
+        return low_rank_missing.tables(self)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ProjectedSums:  # what a block adds up, before factors are worked out of p
     sum_x: Array  # (K, D)      sum of r x
     sum_yx: Array  # (K, q, D)  sum of r y x'
     sum_square: Array  # (G, S) sum of r x^2, over components if shared, over features if isotropic
-    holed: HoledSums | None = None  # of rows with missing entries
+    incomplete: MissingSums | None = None  # of rows with missing entries
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class LowRankGaussian:
         """There is no step over some of the parameters that would be worth its pass."""
         return []
 
-    def settled(self, params: LowRankParams) -> LowRankParams:
+    def canonical(self, params: LowRankParams) -> LowRankParams:
         """There are no other coordinates."""
         return params
 
@@ -122,10 +122,10 @@ class LowRankGaussian:
         Without factors more is counted than there is: blocks whose passes stay in the cache are quicker.
         """
         q = self.n_factors
-        holes = (
+        for_missing = (
             K * q * (q + 6) // 2 if missing else 0
         )  # less than there is: many small steps want long blocks
-        return holes + (3 * D + 2 * K * (q + 2) if q else 12 * (D + K))
+        return for_missing + (3 * D + 2 * K * (q + 2) if q else 12 * (D + K))
 
     def prepare(self, params: LowRankParams, dtype: str = "float64") -> LowRankDensity:
         xp = namespace(params.means)
@@ -164,13 +164,13 @@ class LowRankGaussian:
 
     def evaluate(
         self, density: LowRankDensity, block: Block, *, rough: bool = False
-    ) -> tuple[Array, Projected | Holed]:
+    ) -> tuple[Array, Projected | WithMissing]:
         """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and projected rows.
 
         If `rough`, entries may be rough whose responsibilities are lost to rounding in sums over rows.
         """
         if block.observed is not None:
-            return low_rank_holes.evaluate(self, density, block, rough=rough)
+            return low_rank_missing.evaluate(self, density, block, rough=rough)
         X = block.X
         xp = namespace(X)
         K, q = density.means.shape[0], self.n_factors
@@ -187,22 +187,24 @@ class LowRankGaussian:
             log_prob += 0.5 * double(xp.sum(y * y, axis=1))
         return log_prob, Projected(wide, y, squares)
 
-    def factor_means(self, density: LowRankDensity, projected: Projected | Holed) -> Array:
+    def factor_means(self, density: LowRankDensity, projected: Projected | WithMissing) -> Array:
         """E[z | x, k] (n, K, q)."""
-        if isinstance(projected, Holed):
-            return low_rank_holes.factor_means(projected)
+        if isinstance(projected, WithMissing):
+            return low_rank_missing.factor_means(projected)
         z = transpose(density.to_factors) @ double(projected.y)  # (K, q, n)
         return namespace(z).permute_dims(z, (2, 0, 1))
 
-    def factor_covariances(self, density: LowRankDensity, projected: Projected | Holed, n_rows: int) -> Array:
+    def factor_covariances(
+        self, density: LowRankDensity, projected: Projected | WithMissing, n_rows: int
+    ) -> Array:
         """Covariances of z given x and k (n, K, q, q)."""
-        if isinstance(projected, Holed):
-            return low_rank_holes.factor_covariances(projected)
+        if isinstance(projected, WithMissing):
+            return low_rank_missing.factor_covariances(projected)
         V = density.factor_covariances
         return namespace(V).broadcast_to(V, (n_rows, *V.shape))
 
     def expected(
-        self, density: LowRankDensity, block: Block, latent: Projected | Holed, resp: Array
+        self, density: LowRankDensity, block: Block, latent: Projected | WithMissing, resp: Array
     ) -> Array:
         """(n, D) the posterior mean of mu_k + L_k z: in missing entries, that of x."""
         xp = namespace(resp)
@@ -211,10 +213,15 @@ class LowRankGaussian:
         return resp @ density.means + weighted @ xp.reshape(transpose(density.loadings), (K * q, D))
 
     def draw(
-        self, density: LowRankDensity, block: Block, latent: Holed, labels: Array, rng: np.random.Generator
+        self,
+        density: LowRankDensity,
+        block: Block,
+        latent: WithMissing,
+        labels: Array,
+        rng: np.random.Generator,
     ) -> Floats:
         """(n, D) rows whose missing entries are drawn given the others and the component."""
-        return low_rank_holes.draw(density, latent, labels, rng)
+        return low_rank_missing.draw(density, latent, labels, rng)
 
     def most_per_row(self, K: int) -> float:
         """Responsibilities per row beyond which products over all rows are quicker; measured."""
@@ -222,11 +229,15 @@ class LowRankGaussian:
         return K * ((q + 2) / (q + 27) if q else 0.15)
 
     def sums(
-        self, density: LowRankDensity, block: Block, projected: Projected | Holed, resp: Responsibilities
+        self,
+        density: LowRankDensity,
+        block: Block,
+        projected: Projected | WithMissing,
+        resp: Responsibilities,
     ) -> ProjectedSums:
         X = block.X
-        if isinstance(projected, Holed):
-            return self.no_sums(density, low_rank_holes.sums(self, density, block, projected, resp))
+        if isinstance(projected, WithMissing):
+            return self.no_sums(density, low_rank_missing.sums(self, density, block, projected, resp))
         if resp.sparse is not None and self.n_factors:
             sum_x, sum_yx, squares = self._gathered_sums(density, projected, resp, resp.sparse)
         else:
@@ -237,12 +248,12 @@ class LowRankGaussian:
             squares = resp.times(projected.squares)
         return ProjectedSums(resp.weight, sum_x, sum_yx, squares)
 
-    def no_sums(self, density: LowRankDensity, holed: HoledSums) -> ProjectedSums:
+    def no_sums(self, density: LowRankDensity, incomplete: MissingSums) -> ProjectedSums:
         """Of rows with missing entries only: those of complete rows are zero."""
         (K, D), (G, S) = density.means.shape, density.inverse_noise.shape
         shapes = ((K,), (K, D), (K, self.n_factors, D), (G, S))
         weight, sum_x, sum_yx, square = (zeros(shape, density.means) for shape in shapes)
-        return ProjectedSums(weight, sum_x, sum_yx, square, holed)
+        return ProjectedSums(weight, sum_x, sum_yx, square, incomplete)
 
     def stats(self, density: LowRankDensity, sums: ProjectedSums) -> LowRankStats:
         """Statistics in z = C^-T y from sums in y = P'(x - mu), which is linear in x; once per sweep."""
@@ -258,8 +269,8 @@ class LowRankGaussian:
             sum_zz=weight[:, None, None] * density.factor_covariances + symmetric(transpose(W) @ yy @ W),
             sum_square=sums.sum_square,
         )
-        if sums.holed is not None:
-            stats = add(stats, LowRankStats(**low_rank_holes.statistics(self, density, sums.holed)))
+        if sums.incomplete is not None:
+            stats = add(stats, LowRankStats(**low_rank_missing.statistics(self, density, sums.incomplete)))
         return stats
 
     def sums_of_moments(

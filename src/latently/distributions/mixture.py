@@ -69,10 +69,10 @@ class Mixture:
 
     def e_step(self, density: Any, block: Block) -> MixtureStats:
         if block.observed is not None:  # complete rows are quicker on their own
-            whole, holed = block.apart(namespace(block.X).all(block.observed, axis=1))
-            if whole is not None:
-                sums = self.e_step(density, replace(whole, observed=None))
-                return sums if holed is None else add(self.e_step(density, holed), sums)
+            complete, incomplete = block.apart(namespace(block.X).all(block.observed, axis=1))
+            if complete is not None:
+                sums = self.e_step(density, replace(complete, observed=None))
+                return sums if incomplete is None else add(self.e_step(density, incomplete), sums)
         xp = namespace(block.X)
         log_joint, latent = self.family.evaluate(density, block, rough=True)
         most_per_row = self.family.most_per_row(log_joint.shape[0])
@@ -111,9 +111,9 @@ class Mixture:
     def clamped(self, params: MixtureParams) -> MixtureParams:
         return replace(params, components=self.family.clamped(params.components))
 
-    def settled(self, params: MixtureParams) -> MixtureParams:
+    def canonical(self, params: MixtureParams) -> MixtureParams:
         """The same density, in the coordinates that suit it best if the family has a choice."""
-        return replace(params, components=self.family.settled(params.components))
+        return replace(params, components=self.family.canonical(params.components))
 
     def moved(self, params: MixtureParams, shift: Array, scale: Array) -> MixtureParams:
         """The parameters of the mixture of shift + scale * x."""

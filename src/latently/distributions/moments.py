@@ -37,7 +37,7 @@ class Moments:
 
 
 def total_moments(sweep: Any) -> Moments:
-    """The moments of all rows, none of which has a hole, in one pass."""
+    """The moments of all rows, none of which has a missing entry, in one pass."""
     total: Moments = sweep.sum(_moments)
     return total
 

@@ -50,7 +50,7 @@ class Codebook:
         return cls(components, components @ components.T, xp.sum(components, axis=1))
 
     def table(self):
-        """(r (r + 1) / 2, D) products of any two components, for rows with holes."""
+        """(r (r + 1) / 2, D) products of any two components, for rows with missing entries."""
         xp, A = namespace(self.components), self.components
         first, second = (
             xp.asarray(index, device=device(A)) for index in zip(*pairs(A.shape[0]), strict=True)
@@ -217,7 +217,7 @@ class SquareSums:
 
     gram: object  # (r, r): s s', of complete rows
     cross: object  # (r, D): s x'
-    grams: object  # (r (r + 1) / 2, D): s s' of rows with holes, over those observed, packed; None for none
+    grams: object  # (r (r + 1) / 2, D): packed s s of incomplete rows, over what was observed; or None
     total: object  # (r,): s
     square: object  # (r,): s^2
 
@@ -235,10 +235,10 @@ class SquaredError:
     def rows(self, codebook, how, block):
         """Sums of a block after a step of its activations, and their new state."""
         if block.observed is not None:
-            whole, holed = block.apart(namespace(block.X).all(block.observed, axis=1))
-            if whole is not None and holed is not None:
+            complete, incomplete = block.apart(namespace(block.X).all(block.observed, axis=1))
+            if complete is not None and incomplete is not None:
                 return _in_order(block, self, codebook, how)
-            if holed is None:
+            if incomplete is None:
                 block = replace(block, observed=None)
         X = rows_of(block)
         V = self._stepped(codebook, how, block, X)
@@ -290,7 +290,7 @@ class SquaredError:
 
     @staticmethod
     def _grams(sums):
-        """(r, r), or (r, r, D) with holes: sums of s s'."""
+        """(r, r), or (r, r, D) with missing entries: sums of s s'."""
         if sums.grams is None:
             return sums.gram
         return sums.gram[:, :, None] + _square(sums.grams, sums.gram.shape[0])
@@ -318,7 +318,7 @@ class CountSums:
     cost: object  # (): s A - x ln s A and penalties, of the activations before the step
     counts: object  # (r, D): s x / (s A), after it
     exposure: object  # (r, 1): s, of complete rows
-    exposures: object  # (r, D): s of rows with holes, where observed; None for none
+    exposures: object  # (r, D): s of rows with missing entries, where observed; None for none
     total: object  # (r,): s
     square: object  # (r,): s^2
 
@@ -541,7 +541,7 @@ def activations(block, codebook, pull=None):
 
 
 def _in_order(block, loss, codebook, how):
-    """Complete rows and those with holes apart; states come back in the order of the rows."""
+    """Complete rows and those with missing entries apart; states come back in the order of the rows."""
     xp = namespace(block.X)
     complete = xp.all(block.observed, axis=1)
     parts = [replace(block.where(complete), observed=None), block.where(~complete)]

@@ -31,7 +31,7 @@ from latently.distributions.binary_causes import (
     n_states,
 )
 from latently.mixture._docs import shares_docs
-from latently.mixture._engine import EMEstimator, gives, in_main_memory
+from latently.mixture._engine import EMEstimator, for_method, in_main_memory
 from latently.mixture._problem import Problem
 from latently.mixture._starts import SHORT_RUN
 from latently.mixture._validation import (
@@ -39,7 +39,7 @@ from latently.mixture._validation import (
     check_flag,
     check_integer,
     check_number,
-    check_same_place,
+    check_same_device,
     check_weights,
     numbers,
     parameter,
@@ -213,20 +213,20 @@ class _BinaryFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EM
         return Frame(zeros, zeros + 1.0)
 
     def _problem(self, data):
-        sweep, summary = self._looked_through(data)
+        sweep, summary = self._summarised(data)
         self._check_values(sweep)
         frame = self._same(summary.mean[None, :])
         kernel = self._kernel(self._noise(summary))
-        return Problem(kernel, data, frame, summary, self.n_components, self.batch_size)
+        return Problem(kernel, data, frame, summary, self.n_components, self.block_size)
 
     def _check_values(self, sweep):
         """Whether the noise can have made such rows."""
 
     def _problem_of_model(self, data):
-        check_same_place(f"{type(self).__name__}.partial_fit", data, self._placed())
+        check_same_device(f"{type(self).__name__}.partial_fit", data, self._placed())
         frame = self._same(self._placed())
         summary = Summary.of_moments(frame.shift, frame.scale)
-        return Problem(self._kernel(), data, frame, summary, self.n_components, self.batch_size)
+        return Problem(self._kernel(), data, frame, summary, self.n_components, self.block_size)
 
     def _start(self, problem, progress=None):
         D = problem.data.n_features
@@ -319,7 +319,7 @@ class _BinaryFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, EM
     def _annealed(self, step, params, rng):
         """After `annealing` EM steps with noise on the weights that goes to zero."""
         for i in range(self.annealing):
-            params = step(params).following()
+            params = step(params).next_params()
             size = 0.5 * (1.0 - (i + 1) / self.annealing)
             W = to_numpy(params.components)
             noise = np.exp(size * rng.standard_normal(W.shape) - 0.5 * size**2)
@@ -435,12 +435,12 @@ class BNMF(_BinaryFactorization):
         components_init=None,
         activation_probability_init=None,
         accelerate="squarem",
-        mini_batch=None,
+        batch_size=None,
         learning_decay=0.7,
         learning_offset=10.0,
         checkpoint=None,
         checkpoint_every=10,
-        batch_size=None,
+        block_size=None,
         random_state=None,
         warm_start=False,
         verbose=0,
@@ -457,12 +457,12 @@ class BNMF(_BinaryFactorization):
             tol=tol,
             n_init=n_init,
             accelerate=accelerate,
-            mini_batch=mini_batch,
+            batch_size=batch_size,
             learning_decay=learning_decay,
             learning_offset=learning_offset,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
-            batch_size=batch_size,
+            block_size=block_size,
             random_state=random_state,
             warm_start=warm_start,
             verbose=verbose,
@@ -589,12 +589,12 @@ class BinarySparseCoding(_BinaryFactorization):
         activation_probability_init=None,
         noise_init=None,
         accelerate="squarem",
-        mini_batch=None,
+        batch_size=None,
         learning_decay=0.7,
         learning_offset=10.0,
         checkpoint=None,
         checkpoint_every=10,
-        batch_size=None,
+        block_size=None,
         random_state=None,
         warm_start=False,
         verbose=0,
@@ -611,12 +611,12 @@ class BinarySparseCoding(_BinaryFactorization):
             tol=tol,
             n_init=n_init,
             accelerate=accelerate,
-            mini_batch=mini_batch,
+            batch_size=batch_size,
             learning_decay=learning_decay,
             learning_offset=learning_offset,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
-            batch_size=batch_size,
+            block_size=block_size,
             random_state=random_state,
             warm_start=warm_start,
             verbose=verbose,
@@ -692,27 +692,27 @@ def worse(a, b):
     return Values(min(a.lowest, b.lowest), a.fractions or b.fractions)
 
 
-@gives("transform")
+@for_method("transform")
 def probabilities_on(kernel, density, frame, block):
     return activations(kernel, density, frame.enter(block))
 
 
-@gives("predict_codes")
+@for_method("predict_codes")
 def codes(kernel, density, frame, block):
     return best_codes(kernel, density, frame.enter(block))
 
 
-@gives("reconstruct")
+@for_method("reconstruct")
 def expected(kernel, density, frame, block):
     return activations(kernel, density, frame.enter(block)) @ density.params.components
 
 
-@gives("bound")
+@for_method("bound")
 def objectives(kernel, density, frame, block):
     return log_density(kernel, density, frame.enter(block))
 
 
-@gives("score_samples")
+@for_method("score_samples")
 def exact_scores(kernel, density, frame, block):
     every = kernel.exact()
     return log_density(every, every.prepare(density.params), frame.enter(block))

@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from latently.backend.namespace import (
     contiguous,
     double,
-    elsewhere,
     is_floating,
     is_sparse,
     like,
     namespace,
+    to_device,
     to_numpy,
 )
 from latently.core.data import Data
@@ -41,7 +41,7 @@ from latently.mixture._validation import (
     check_flag,
     check_integer,
     check_number,
-    check_same_place,
+    check_same_device,
     check_seed,
     check_weights,
     check_writable,
@@ -93,7 +93,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         sweeps: one pass over activations, then one over components.
     learning_decay, learning_offset : float
         How `partial_fit` forgets: batch t has the share (t + learning_offset)^-learning_decay.
-    batch_size : int, optional
+    block_size : int, optional
         Rows at a time; by default as many as fit the cache well.
     random_state : int, RandomState, Generator or None
     warm_start : bool, default=False
@@ -158,7 +158,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         accelerate="auto",
         learning_decay=0.7,
         learning_offset=10.0,
-        batch_size=None,
+        block_size=None,
         random_state=None,
         warm_start=False,
         verbose=0,
@@ -179,7 +179,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         self.accelerate = accelerate
         self.learning_decay = learning_decay
         self.learning_offset = learning_offset
-        self.batch_size = batch_size
+        self.block_size = block_size
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
@@ -416,7 +416,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
 
     def _check_place(self, method, data):
         if not is_sparse(data.X):
-            check_same_place(f"NMF.{method}", data, self.components_)
+            check_same_device(f"NMF.{method}", data, self.components_)
         elif not isinstance(self.components_, np.ndarray):
             raise ValueError(
                 f"NMF.{method}(): X is sparse, but the components are not NumPy arrays: "
@@ -432,7 +432,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         return data.in_memory and str(data.X.dtype).endswith("float32")
 
     def _looked_at(self, data):
-        sweep = data.sweep(None, floats_per_row=4 * data.n_features, batch_size=self.batch_size)
+        sweep = data.sweep(None, floats_per_row=4 * data.n_features, block_size=self.block_size)
         with np.errstate(over="ignore", invalid="ignore"):
             found = sweep.reduce(_starts.look, _starts.both)
         if found is None:
@@ -472,7 +472,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         floats = _floats_per_row(self.loss, data, r, missing)
 
         def sweep_of(data):
-            return data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
+            return data.sweep(None, floats_per_row=floats, block_size=self.block_size)
 
         return Alternation(
             loss,
@@ -512,8 +512,8 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         check_choice("accelerate", self.accelerate, ("auto", None))
         check_number("learning_decay", self.learning_decay, least=0, most=1)
         check_number("learning_offset", self.learning_offset, least=1)
-        if self.batch_size is not None:
-            check_integer("batch_size", self.batch_size, least=1)
+        if self.block_size is not None:
+            check_integer("block_size", self.block_size, least=1)
         if not isinstance(self.random_state, np.random.Generator):
             check_seed(self.random_state)
         check_flag("warm_start", self.warm_start)
@@ -575,7 +575,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
     def to(self, where):
         """The fitted model with its components elsewhere: "numpy", or a device of torch such as "cuda"."""
         moved = copy(self)
-        moved.components_, moved.history_ = (elsewhere(a, where) for a in (self.components_, self.history_))
+        moved.components_, moved.history_ = (to_device(a, where) for a in (self.components_, self.history_))
         vars(moved).pop("_online", None)
         return moved
 
@@ -589,7 +589,7 @@ class NMF(NotebookMixin, LinearFactorization, SavedMixin, BaseEstimator):
         penalty = self._penalty(self.alpha_W, D)
         loss = Divergence(penalty) if self.loss == "kl" else SquaredError("hals", penalty)
         floats = _floats_per_row(self.loss, data, r, _may_be_missing(data))
-        sweep = data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
+        sweep = data.sweep(None, floats_per_row=floats, block_size=self.block_size)
         rows = sweep.rows(_checked, fn, loss, self.components_)
         return data.collected(rows, out)
 
@@ -635,7 +635,7 @@ def _floats_per_row(loss, data, r, missing):
 
 
 def _may_be_missing(data):
-    """Whether there may be holes; a sum tells of a NaN in one go."""
+    """Whether entries may be missing; a sum tells of a NaN in one go."""
     if not data.in_memory:
         return True
     X = data.X

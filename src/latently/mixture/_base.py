@@ -1,4 +1,4 @@
-"""What all mixtures share: the frame of their rows, floors of variances, starts, and filling of holes.
+"""What all mixtures share: the frame of their rows, floors of variances, starts, and imputation.
 
 A subclass says which family it is, which arrays make its parameters, and how they are checked.
 """
@@ -17,7 +17,7 @@ from latently.core.stepwise import Online
 from latently.core.summary import Summary
 from latently.distributions.mixture import Mixture, drawn_rows, expected_rows
 from latently.mixture import _starts
-from latently.mixture._engine import EMEstimator, as_generator, gives
+from latently.mixture._engine import EMEstimator, as_generator, for_method
 from latently.mixture._problem import Problem
 from latently.mixture._validation import (
     called,
@@ -28,7 +28,7 @@ from latently.mixture._validation import (
     check_mixing_weights,
     check_number,
     check_positive,
-    check_same_place,
+    check_same_device,
     numbers,
     parameter,
 )
@@ -88,7 +88,7 @@ class MixtureBase(EMEstimator):
         """The data looked through, and the kernel and frame that suit them."""
         D, K = data.n_features, self._n_components()
         self._check_features(D)
-        _, summary = self._looked_through(data)
+        _, summary = self._summarised(data)
         if summary.n_rows < self._least_rows():
             raise ValueError(
                 f"n_components={self._least_rows()} must not be larger than n_samples={summary.n_rows}"
@@ -97,16 +97,16 @@ class MixtureBase(EMEstimator):
             raise ValueError(f"Found X with {summary.n_rows} sample(s) while a minimum of 2 is required")
         frame = Frame.around(summary.mean, summary.deviation, isotropic=self._family(None).isotropic)
         kernel = self._mixture(self._family_in(frame, self._floor(summary, frame)))
-        return Problem(kernel, data, frame, summary, K, self.batch_size)
+        return Problem(kernel, data, frame, summary, K, self.block_size)
 
     def _problem_of_model(self, data):
         """The kernel and frame that suit rows like those the model was fitted to, whatever is in the data."""
         params, kernel = self._parameters(), self._kernel()
-        check_same_place(f"{type(self).__name__}.partial_fit", data, self._placed())
+        check_same_device(f"{type(self).__name__}.partial_fit", data, self._placed())
         summary = Summary.of_moments(*kernel.moments(params))
         frame = self._frame(kernel, params)
         kernel = self._mixture(self._family_in(frame, self._floor(summary, frame)))
-        return Problem(kernel, data, frame, summary, self._n_components(), self.batch_size)
+        return Problem(kernel, data, frame, summary, self._n_components(), self.block_size)
 
     def _frame(self, kernel, params):
         return Frame.around(*kernel.moments(params), isotropic=kernel.family.isotropic)
@@ -164,11 +164,11 @@ class MixtureBase(EMEstimator):
         here = problem.in_main_memory()
         if self.warm_start and hasattr(self, "history_"):
             self._check_shapes(D, "warm_start")
-            last = here.inward(self._parameters_in_main_memory())
+            last = here.to_frame(self._parameters_in_main_memory())
             return problem.on_device(self._near(last, "the means of the last fit")), False
         given = self._given_starts(D)
         if len(given) == len(self._PARAMETERS):
-            start = self._near(here.inward(self._to_kernel(given)), self._LOCATED_BY)
+            start = self._near(here.to_frame(self._to_kernel(given)), self._LOCATED_BY)
             return problem.on_device(start), False
         means = (given["means"] - here.frame.shift) / here.frame.scale if "means" in given else None
         sample = here.sample()
@@ -187,8 +187,8 @@ class MixtureBase(EMEstimator):
         )
 
         def with_given(start):
-            ours = self._from_kernel(here.outward(start))
-            return self._near(here.inward(self._to_kernel(self._completed(ours, given))), self._LOCATED_BY)
+            ours = self._from_kernel(here.from_frame(start))
+            return self._near(here.to_frame(self._to_kernel(self._completed(ours, given))), self._LOCATED_BY)
 
         if given:
             starts = map(with_given, starts)
@@ -266,9 +266,9 @@ class MixtureBase(EMEstimator):
         return self._mixture(self._family(np.zeros(self.n_features_in_)))
 
 
-@gives("impute")
+@for_method("impute")
 def filled_rows(kernel, density, frame, rng, block):
-    """Rows with their holes filled, by expectation or, given a generator, by chance."""
+    """Rows with missing entries imputed, by expectation or, given a generator, by chance."""
     if block.observed is None:
         return double(block.X)
     framed = frame.enter(block)

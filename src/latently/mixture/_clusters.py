@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from latently.backend.namespace import namespace
 from latently.distributions.mixture import responsibilities
-from latently.mixture._engine import gives, information_criteria
+from latently.mixture._engine import for_method, information_criteria
 
 
 class Clusters:
@@ -27,12 +27,12 @@ class Clusters:
         return information_criteria(self, X, with_icl=True)["icl"]
 
 
-@gives("predict_proba")
+@for_method("predict_proba")
 def probabilities(kernel, density, frame, block):
     return responsibilities(kernel, density, frame.enter(block))
 
 
-@gives("predict")
+@for_method("predict")
 def most_probable(kernel, density, frame, block):
     resp = probabilities(kernel, density, frame, block)
     return namespace(resp).argmax(resp, axis=1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from latently.backend.namespace import contiguous, elsewhere, eye, to_numpy, zeros
+from latently.backend.namespace import contiguous, eye, to_device, to_numpy, zeros
 from latently.core.tree import mapped
 from latently.distributions import CommonLoadings, CommonParams, MixtureParams
 from latently.mixture._factors import FactorModel
@@ -131,7 +131,7 @@ class CommonFactorModel(FactorModel):
 
     def to(self, where):
         moved = super().to(where)
-        moved._set_exact(mapped(lambda array: elsewhere(array, where), self._parameters()))
+        moved._set_exact(mapped(lambda array: to_device(array, where), self._parameters()))
         return moved
 
     def _completed(self, ours, given):

@@ -28,13 +28,13 @@ _SHARED = """
         "squarem" takes longer steps where EM creeps; an iteration is then up to three passes over the data
         (nine of MCFA, whose steps go in threes).
         The likelihood never falls and the fixed points are those of EM. None is plain EM.
-    mini_batch : int, optional
+    batch_size : int, optional
         Fit by stepwise EM: the parameters move after every so many rows, in an order drawn anew each pass.
         An iteration is then a pass over the data, `history_` holds the log-likelihood as it was met on the
         way and, as its last entry, that of the fitted parameters; a `tol` below 1e-5 is taken for that.
         For very many rows.
     learning_decay, learning_offset : float, default=0.7 and 10.0
-        Of stepwise EM (`mini_batch`, `partial_fit`): batch t has the share (t + offset)^-decay in what the
+        Of stepwise EM (`batch_size`, `partial_fit`): batch t has the share (t + offset)^-decay in what the
         parameters are made of. A decay between 0.5 and 1 makes it converge; 0 forgets all but the last batch.
     checkpoint : path, optional
         A file that keeps the state of the fit: `fit` with the same data and settings goes on from it after
@@ -42,7 +42,7 @@ _SHARED = """
         the fit has ended.
     checkpoint_every : int, default=10
         Iterations between two checkpoints.
-    batch_size : int, optional
+    block_size : int, optional
         Rows in a block; by default what fits in a few megabytes.
     dtype : {"float64", "float32"}, default="float64"
         What matrix products are done in; sums are float64 always.

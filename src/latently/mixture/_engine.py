@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import contiguous, elsewhere, is_floating, like, namespace, to_numpy
+from latently.backend.namespace import contiguous, is_floating, like, namespace, to_device, to_numpy
 from latently.core.checkpoint import Checkpoint, fingerprint
 from latently.core.drivers import Iteration, Passes, Result, State, relative, run
 from latently.core.progress import Progress
@@ -39,7 +39,7 @@ from latently.mixture._validation import (
     check_integer,
     check_number,
     check_path,
-    check_same_place,
+    check_same_device,
     check_seed,
     check_summary,
     check_weights,
@@ -61,12 +61,12 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         tol,
         n_init,
         accelerate,
-        mini_batch,
+        batch_size,
         learning_decay,
         learning_offset,
         checkpoint,
         checkpoint_every,
-        batch_size,
+        block_size,
         random_state,
         warm_start,
         verbose,
@@ -76,12 +76,12 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         self.tol = tol
         self.n_init = n_init
         self.accelerate = accelerate
-        self.mini_batch = mini_batch
+        self.batch_size = batch_size
         self.learning_decay = learning_decay
         self.learning_offset = learning_offset
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
-        self.batch_size = batch_size
+        self.block_size = block_size
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
@@ -206,14 +206,14 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
     def _fit_to(self, problem):
         vars(self).pop("_online", None)
         result = self._fitted_in(problem)
-        self._keep(problem.outward(result.params))
+        self._keep(problem.from_frame(result.params))
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.history_ = like(np.array(result.history), problem.frame.shift)
         return self
 
-    def _looked_through(self, data):
+    def _summarised(self, data):
         """Passes over the rows as they are, and what a first look at them tells."""
-        sweep = data.sweep(None, floats_per_row=3 * data.n_features, batch_size=self.batch_size)
+        sweep = data.sweep(None, floats_per_row=3 * data.n_features, block_size=self.block_size)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told of by the check
             summary = summarise(sweep, self._sample_size())
         check_summary(self, summary)
@@ -231,7 +231,7 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         checkpoint = self._checkpoint(problem)
         with Progress(type(self).__name__) if self.verbose else nullcontext() as progress:
             callbacks = [*(self.callbacks or ()), *([progress] if progress else ())]
-            method = self._by_em if self.mini_batch is None else self._by_mini_batches
+            method = self._by_em if self.batch_size is None else self._by_mini_batches
             result = method(problem, checkpoint, progress, callbacks)
         if checkpoint and not result.interrupted:
             checkpoint.remove()
@@ -285,7 +285,7 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         return replace(result, interrupted=result.interrupted or max_iter < self.max_iter)
 
     def _by_mini_batches(self, problem, checkpoint, progress, callbacks):
-        """A step after every `mini_batch` rows; an iteration is a pass over all of them."""
+        """A step after every `batch_size` rows; an iteration is a pass over all of them."""
         stop = relative(max(self.tol, _NOISE) if self.tol else 0.0)
         if checkpoint and checkpoint.exists():
             records, history, numbers = checkpoint.read({"online": self._example(problem)})
@@ -295,14 +295,14 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
             start, interrupted = self._start(problem, progress)
             online, history, ended, converged = Online(start, None), [], interrupted, False
             seed = check_random_state(self.random_state).randint(2**31 - 1)
-        full = min(self.mini_batch, problem.summary.n_rows)
+        full = min(self.batch_size, problem.summary.n_rows)
         full_weight = problem.summary.total_weight * (full / problem.summary.n_rows)
         try:
             while len(history) < self.max_iter and not ended:
                 n_iter = len(history)
                 order = np.random.default_rng([seed, n_iter])
                 total, weight = 0.0, 0.0
-                for batch in problem.data.batches(self.mini_batch, order):
+                for batch in problem.data.batches(self.batch_size, order):
                     size = Batch(min(1.0, len(batch) / full), full_weight)
                     online, part, its_weight = online.step(
                         problem.kernel, problem.sweep_of(batch), batch=size, **self._learning()
@@ -343,7 +343,7 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         if online is None:
             if hasattr(self, "history_"):  # it was fitted, or read from a file: go on from there
                 problem = self._problem_of_model(data)
-                start = problem.inward(self._parameters())
+                start = problem.to_frame(self._parameters())
                 online = Online(start, problem.kernel.implied_stats(start), self.n_iter_)
             else:
                 problem = self._problem(data)
@@ -354,14 +354,14 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
             problem = replace(problem, data=data)
         online, total, weight = online.step(problem.kernel, problem.sweep(), **self._learning())
         if weight:
-            log_volume = problem.data.sweep(None, floats_per_row=data.n_features, batch_size=self.batch_size)
+            log_volume = problem.data.sweep(None, floats_per_row=data.n_features, block_size=self.block_size)
             log_volume = log_volume.sum(weighted_log_volume, problem.frame) / weight
             history = np.append(to_numpy(self.history_), total / weight - float(log_volume))
             self.history_ = like(history, problem.frame.shift)
             self.n_iter_ += 1
             self.n_passes_ += 1
         self._online = replace(problem, data=None, summary=replace(problem.summary, sample=None)), online
-        self._keep(problem.outward(online.params))
+        self._keep(problem.from_frame(online.params))
         return self
 
     def _checkpoint(self, problem):
@@ -385,7 +385,7 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             check_integer("n_init", self.n_init, least=1, or_else="auto")
         check_choice("accelerate", self.accelerate, (None, "squarem"))
-        for name in ("batch_size", "mini_batch"):
+        for name in ("block_size", "batch_size"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), least=1)
         check_number("learning_decay", self.learning_decay, least=0, most=1)
@@ -532,8 +532,8 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
             A copy; this one stays where it is.
         """
         moved = copy(self)
-        moved._store({name: elsewhere(array, where) for name, array in self._fitted_parameters().items()})
-        moved.history_ = elsewhere(self.history_, where)
+        moved._store({name: to_device(array, where) for name, array in self._fitted_parameters().items()})
+        moved.history_ = to_device(self.history_, where)
         vars(moved).pop("_online", None)
         return moved
 
@@ -544,11 +544,11 @@ class EMEstimator(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
             check_writable("out", out)
         data = check_data(self, X, reset=False)
         params, kernel = self._parameters(), self._kernel()
-        check_same_place(f"{type(self).__name__}.{fn.method}", data, self._placed())
+        check_same_device(f"{type(self).__name__}.{fn.method}", data, self._placed())
         frame = self._frame(kernel, params)
         density = kernel.prepare(kernel.moved(params, -frame.shift / frame.scale, 1.0 / frame.scale))
         floats = kernel.floats_per_row(self._n_components(), data.n_features, True)
-        sweep = data.sweep(None, floats_per_row=floats, batch_size=self.batch_size)
+        sweep = data.sweep(None, floats_per_row=floats, block_size=self.block_size)
         checked = quietly if data.in_memory else finite_only
         return data.collected(sweep.rows(checked, fn, kernel, density, frame, *args), out)
 
@@ -578,7 +578,7 @@ def information_criteria(model, X, weight=None, *, with_icl=False):
     return {name: float(value) for name, value in found.items()}
 
 
-def gives(method):
+def for_method(method):
     """Says which method a function of rows works for, for its errors."""
 
     def mark(fn):
@@ -611,7 +611,7 @@ def weighted_log_volume(frame, block):
     return xp.sum(volume if block.weight is None else volume * block.weight)
 
 
-@gives("score_samples")
+@for_method("score_samples")
 def scores(kernel, density, frame, block):
     return log_density(kernel, density, frame.enter(block)) - frame.log_volume(block)
 

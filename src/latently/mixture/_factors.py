@@ -12,7 +12,7 @@ from latently.distributions import LowRankGaussian, LowRankParams, MixtureParams
 from latently.distributions.mixture import expected_rows
 from latently.distributions.responsibilities import normalise
 from latently.mixture._base import MixtureBase
-from latently.mixture._engine import gives, in_main_memory
+from latently.mixture._engine import for_method, in_main_memory
 from latently.mixture._validation import check_integer, numbers
 
 
@@ -44,7 +44,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureBase
             because then each row has its own.
         """
         means = self._rows_of(X, factor_means)
-        if in_main_memory(self._rows_of(X, has_holes)).any():
+        if in_main_memory(self._rows_of(X, has_missing)).any():
             return means, self._rows_of(X, factor_covariances)
         kernel = self._kernel()
         return means, kernel.family.factor_covariances(kernel.prepare(self._parameters()), None, 1)[0, ...]
@@ -162,19 +162,19 @@ class FactorMixture(FactorModel):
         return rows
 
 
-@gives("reconstruct")
+@for_method("reconstruct")
 def noiseless(kernel, density, frame, block):
     return expected_rows(kernel, density, frame.enter(block)) * frame.scale + frame.shift
 
 
-@gives("factor_posterior")
+@for_method("factor_posterior")
 def factor_means(kernel, density, frame, block):
     """(n, K, q)"""
     return kernel.family.factor_means(density, kernel.family.evaluate(density, frame.enter(block))[1])
 
 
-@gives("factor_posterior")
-def has_holes(kernel, density, frame, block):
+@for_method("factor_posterior")
+def has_missing(kernel, density, frame, block):
     """(n,) bool"""
     xp = namespace(block.X)
     if block.observed is None:
@@ -182,14 +182,14 @@ def has_holes(kernel, density, frame, block):
     return ~xp.all(block.observed, axis=1)
 
 
-@gives("factor_posterior")
+@for_method("factor_posterior")
 def factor_covariances(kernel, density, frame, block):
     """(n, K, q, q)"""
     latent = kernel.family.evaluate(density, frame.enter(block))[1]
     return kernel.family.factor_covariances(density, latent, len(block))
 
 
-@gives("transform")
+@for_method("transform")
 def averaged_factors(kernel, density, frame, block):
     """(n, q)"""
     log_joint, latent = kernel.family.evaluate(density, frame.enter(block))

@@ -8,7 +8,7 @@ import numpy as np
 
 from latently.backend.namespace import like, namespace, to_numpy
 from latently.core.block import Block
-from latently.core.drivers import em_step, in_turn
+from latently.core.drivers import alternate, em_step
 from latently.core.frame import Frame
 from latently.core.summary import Summary
 from latently.core.sweep import LocalSweep
@@ -23,7 +23,7 @@ class Problem:
     frame: Frame
     summary: Summary
     n_components: int
-    batch_size: int | None
+    block_size: int | None
 
     @property
     def log_volume(self):
@@ -39,7 +39,7 @@ class Problem:
 
     def sweep(self):
         """Passes over all rows."""
-        return self.data.sweep(self.frame, floats_per_row=self.floats_per_row, batch_size=self.batch_size)
+        return self.data.sweep(self.frame, floats_per_row=self.floats_per_row, block_size=self.block_size)
 
     def sweep_of(self, block):
         """Passes over some rows, which are in the user's units."""
@@ -50,8 +50,8 @@ class Problem:
         return self._sweep_of(self.on_device(sample), None)
 
     def _sweep_of(self, block, frame):
-        size = self.batch_size
-        return LocalSweep(lambda: [block], frame, floats_per_row=self.floats_per_row, batch_size=size)
+        size = self.block_size
+        return LocalSweep(lambda: [block], frame, floats_per_row=self.floats_per_row, block_size=size)
 
     def step(self):
         """The EM step over all rows."""
@@ -64,15 +64,15 @@ class Problem:
         """
         kernels = self.kernel.conditionals(self.summary.missing)
         for kernel in kernels[::-1][:last]:
-            step = in_turn(counted(em_step(kernel, sweep, log_volume)), step)
+            step = alternate(counted(em_step(kernel, sweep, log_volume)), step)
         return step
 
-    def inward(self, params):
+    def to_frame(self, params):
         """Parameters in the user's units, carried into the frame and the region the floor allows."""
         moved = self.kernel.moved(params, -self.frame.shift / self.frame.scale, 1.0 / self.frame.scale)
         return self.kernel.clamped(moved)
 
-    def outward(self, params):
+    def from_frame(self, params):
         """Parameters of the frame in the user's units."""
         return self.kernel.moved(params, self.frame.shift, self.frame.scale)
 
@@ -86,7 +86,7 @@ class Problem:
         In the order of their values along a fixed direction, which knows of no units and no offset.
         """
         rows = self.summary.sample
-        block = self.frame.enter(Block(rows.X, rows.weight, rows.allowed).looked_at())
+        block = self.frame.enter(Block(rows.X, rows.weight, rows.allowed).with_observed())
         direction = np.random.default_rng(0).standard_normal(block.X.shape[1])
         return block.take(np.argsort(block.X @ direction, kind="stable"))
 

@@ -17,7 +17,7 @@ from latently.backend.linalg import leading_eigenpairs
 from latently.backend.placement import one_blas_thread
 
 INITS = ("kmeans", "k-means++", "random")
-_REFILLS = 3  # rounds of k-means in which holes are filled anew
+_REFILLS = 3  # rounds of k-means in which missing entries are imputed anew
 _FEWEST_STARTS, _MOST_STARTS = 8, 24
 _CHEAP = 400_000  # numbers to look at, for all starts together
 SHORT_RUN = 4  # EM steps after which the better half of the starts goes on
@@ -107,7 +107,7 @@ def partition(X, weight, n_components, init, seed, observed):
         return np.arange(len(X))
     if init == "random":
         return np.random.default_rng(seed).integers(n_components, size=len(X))
-    # Holes are filled with the mean first, which is zero here.
+    # Missing entries are imputed with the mean first, which is zero here.
     centres, _ = kmeans_plusplus(X, n_components, sample_weight=weight, random_state=seed)
     if init == "k-means++":
         return nearest(X, centres, observed)
@@ -173,7 +173,7 @@ def nearest(X, centres, observed=None, allowed=None):
 
 
 def filled(X, observed, values):
-    """The rows with `values` in their holes."""
+    """The rows with `values` in the missing entries."""
     return X if observed is None else np.where(observed, X, values)
 
 

@@ -178,7 +178,7 @@ def _computed(value):
     return value.compute() if _is_dask(value) else value
 
 
-def check_same_place(method, data, parameters):
+def check_same_device(method, data, parameters):
     """Rows and parameters must be arrays of one kind on one device."""
     X = data.X if data.in_memory else np.zeros(0)
     if namespace(X) is namespace(parameters) and device(X) == device(parameters):

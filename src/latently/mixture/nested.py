@@ -24,7 +24,7 @@ from latently.distributions.mixture import Mixture, MixtureParams, responsibilit
 from latently.mixture._base import MixtureBase
 from latently.mixture._clusters import Clusters
 from latently.mixture._docs import shares_docs
-from latently.mixture._engine import gives
+from latently.mixture._engine import for_method
 from latently.mixture._validation import check_choice, check_integer, check_labels, check_mixing_weights
 from latently.mixture.gaussian import _TYPES, GaussianMixture
 
@@ -128,12 +128,12 @@ class NestedMixture(Clusters, MixtureBase):
         covariances_init=None,
         noise_floor=1e-6,
         accelerate="squarem",
-        mini_batch=None,
+        batch_size=None,
         learning_decay=0.7,
         learning_offset=10.0,
         checkpoint=None,
         checkpoint_every=10,
-        batch_size=None,
+        block_size=None,
         dtype="float64",
         random_state=None,
         warm_start=False,
@@ -147,12 +147,12 @@ class NestedMixture(Clusters, MixtureBase):
             init=init,
             noise_floor=noise_floor,
             accelerate=accelerate,
-            mini_batch=mini_batch,
+            batch_size=batch_size,
             learning_decay=learning_decay,
             learning_offset=learning_offset,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
-            batch_size=batch_size,
+            block_size=block_size,
             dtype=dtype,
             random_state=random_state,
             warm_start=warm_start,
@@ -270,8 +270,8 @@ class NestedMixture(Clusters, MixtureBase):
     def _mixture(self, family):
         return DealingMixture(family, self.dtype, self.n_components)
 
-    def _looked_through(self, data):
-        sweep, summary = super()._looked_through(data)
+    def _summarised(self, data):
+        sweep, summary = super()._summarised(data)
         if summary.n_rows < self._n_components():
             raise ValueError(
                 f"n_components={self.n_components} times n_subcomponents={self.n_subcomponents} must not be "
@@ -358,25 +358,25 @@ class NestedMixture(Clusters, MixtureBase):
         return array
 
 
-@gives("subcomponent_proba")
+@for_method("subcomponent_proba")
 def subcomponent_probabilities(kernel, density, frame, block):
     flat = responsibilities(kernel, density, frame.enter(block))
     return namespace(flat).reshape(flat, (flat.shape[0], kernel.n_groups, flat.shape[1] // kernel.n_groups))
 
 
-@gives("predict_proba")
+@for_method("predict_proba")
 def component_probabilities(kernel, density, frame, block):
     joint = subcomponent_probabilities(kernel, density, frame, block)
     return namespace(joint).sum(joint, axis=2)
 
 
-@gives("predict")
+@for_method("predict")
 def best_component(kernel, density, frame, block):
     probability = component_probabilities(kernel, density, frame, block)
     return namespace(probability).argmax(probability, axis=1)
 
 
-@gives("predict_subcomponents")
+@for_method("predict_subcomponents")
 def best_subcomponent(kernel, density, frame, block):
     joint = subcomponent_probabilities(kernel, density, frame, block)
     xp = namespace(joint)

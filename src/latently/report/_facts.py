@@ -253,7 +253,7 @@ class Facts:
         return np.sort(np.argsort(-scores, kind="stable")[:most])
 
     @cached_property
-    def telling(self):
+    def informative(self):
         """(D,) how far a feature sets some group apart; how much it varies where there are no groups."""
         if self.profiles is None:
             return self.deviation

@@ -236,7 +236,7 @@ def profile_map(facts, groups, differences, shown):
         ],
         class_="traits",
     )
-    chosen = facts.strongest(facts.telling, MOST_FEATURES)
+    chosen = facts.strongest(facts.informative, MOST_FEATURES)
     caption = f"Difference of means, {groups.noun} against the rest."
     if len(chosen) < facts.X.shape[1]:
         caption += f" The {len(chosen)} of {count(facts.X.shape[1])} features that differ most somewhere."

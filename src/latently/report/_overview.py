@@ -110,7 +110,7 @@ def class_sizes(classes):
 
 def feature_table(facts):
     n, D = facts.X.shape
-    chosen = facts.strongest(facts.telling, MOST_FEATURES)
+    chosen = facts.strongest(facts.informative, MOST_FEATURES)
     with_missing = bool(facts.missing.any())
     lines = []
     for j in chosen:

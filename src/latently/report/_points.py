@@ -104,7 +104,7 @@ def coloured_features(facts, n_points):
     D = facts.X.shape[1]
     width = 2 if 2 * n_points * min(D, _MOST_FEATURES) <= _FEATURE_BYTES else 1
     most = int(np.clip(_FEATURE_BYTES // (width * n_points), 3, _MOST_FEATURES))
-    return facts.strongest(facts.telling, min(D, most)), width
+    return facts.strongest(facts.informative, min(D, most)), width
 
 
 def column(name, values, width, limits=None):

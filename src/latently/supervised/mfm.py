@@ -18,7 +18,7 @@ from latently.distributions.labelled import (
 from latently.distributions.responsibilities import normalise
 from latently.mixture._clusters import most_probable, probabilities
 from latently.mixture._docs import shares_docs
-from latently.mixture._engine import gives, in_main_memory
+from latently.mixture._engine import for_method, in_main_memory
 from latently.mixture._factors import FactorMixture, averaged_factors
 from latently.mixture._validation import check_integer, check_number, numbers
 from latently.supervised._mixtures import ClassifyingMixture
@@ -137,12 +137,12 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
         intercept_init=None,
         noise_floor=1e-6,
         accelerate="squarem",
-        mini_batch=None,
+        batch_size=None,
         learning_decay=0.7,
         learning_offset=10.0,
         checkpoint=None,
         checkpoint_every=10,
-        batch_size=None,
+        block_size=None,
         dtype="float64",
         random_state=None,
         warm_start=False,
@@ -160,12 +160,12 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
             noise_init=noise_init,
             noise_floor=noise_floor,
             accelerate=accelerate,
-            mini_batch=mini_batch,
+            batch_size=batch_size,
             learning_decay=learning_decay,
             learning_offset=learning_offset,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
-            batch_size=batch_size,
+            block_size=block_size,
             dtype=dtype,
             random_state=random_state,
             warm_start=warm_start,
@@ -317,8 +317,8 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
         check_number("discriminative_weight", self.discriminative_weight, least=0)
         if self.discriminative_weight == 0:
             raise ValueError("discriminative_weight must be above 0; without labels there is MPPCA")
-        if self.discriminative_weight > 1 and self.mini_batch is not None:
-            raise ValueError("mini_batch needs a discriminative_weight of at most 1")
+        if self.discriminative_weight > 1 and self.batch_size is not None:
+            raise ValueError("batch_size needs a discriminative_weight of at most 1")
 
     def _partial_fit(self, X, y, sample_weight):
         if self.discriminative_weight > 1:
@@ -360,7 +360,7 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
         return super()._from_kernel(params) | {"coef": params.coef, "intercept": params.intercept}
 
 
-@gives("predict")
+@for_method("predict")
 def of_classes(kernel, density, frame, block):
     """(n, C) ln p(x, class)."""
     framed = frame.enter(block)
@@ -374,7 +374,7 @@ def posterior(kernel, density, frame, block):
     return normalise(log_joint)[1].T, kernel.family.factor_means(density, latent), latent
 
 
-@gives("risks")
+@for_method("risks")
 def factor_spread(kernel, density, frame, block):
     """(n,) the trace of the covariance of the factors."""
     resp, M, latent = posterior(kernel, density, frame, block)
@@ -386,7 +386,7 @@ def factor_spread(kernel, density, frame, block):
     return xp.sum(resp * (within + between), axis=1)
 
 
-@gives("risks")
+@for_method("risks")
 def doubt_of_component(kernel, density, frame, block):
     """(n,) the probability of all components but the most probable."""
     resp = probabilities(kernel, density, frame, block)
@@ -395,7 +395,7 @@ def doubt_of_component(kernel, density, frame, block):
     return xp.sum(xp.where(best, 0.0, resp), axis=1)
 
 
-@gives("reconstruct")
+@for_method("reconstruct")
 def rows_from_factors(kernel, density, frame, block):
     """(n, D) G y + mu of the most probable component, with the factors averaged over components."""
     resp, M, _ = posterior(kernel, density, frame, block)
@@ -407,7 +407,7 @@ def rows_from_factors(kernel, density, frame, block):
     return rows * frame.scale + frame.shift
 
 
-@gives("reconstruct")
+@for_method("reconstruct")
 def projected_rows(kernel, density, frame, block):
     """(n, D) the observed part of a row projected on the loadings of its most probable component."""
     framed = frame.enter(block)

@@ -12,7 +12,7 @@ from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
 from latently.distributions.responsibilities import normalise
 from latently.mixture._common import CommonFactorModel
 from latently.mixture._docs import shares_docs
-from latently.mixture._engine import gives, in_main_memory
+from latently.mixture._engine import for_method, in_main_memory
 from latently.mixture._validation import check_integer, check_mixing_weights, check_positive, parameter
 from latently.supervised._mixtures import ClassifyingMixture
 
@@ -106,12 +106,12 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
         noise_init=None,
         noise_floor=1e-6,
         accelerate="squarem",
-        mini_batch=None,
+        batch_size=None,
         learning_decay=0.7,
         learning_offset=10.0,
         checkpoint=None,
         checkpoint_every=10,
-        batch_size=None,
+        block_size=None,
         dtype="float64",
         random_state=None,
         warm_start=False,
@@ -132,12 +132,12 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
             noise_init=noise_init,
             noise_floor=noise_floor,
             accelerate=accelerate,
-            mini_batch=mini_batch,
+            batch_size=batch_size,
             learning_decay=learning_decay,
             learning_offset=learning_offset,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
-            batch_size=batch_size,
+            block_size=block_size,
             dtype=dtype,
             random_state=random_state,
             warm_start=warm_start,
@@ -349,7 +349,7 @@ class MixtureOfClasses(Mixture):
         return replace(params, weights=xp.reshape(prior * pi, params.weights.shape))
 
 
-@gives("predict")
+@for_method("predict")
 def of_classes(kernel, density, frame, block):
     """(n, C) ln p(x, class)."""
     framed = frame.enter(block)

@@ -150,7 +150,7 @@ REPRODUCTION = Reproduction(
     remarks=(
         """
         "Clearly 2s, but certainly not handwritten" (30 parts, K = 5): the network calls 0.674 of them a 2,
-        and 0.996 are told from real ones. To the eye some are 2s with holes, others loose strokes.
+        and 0.996 are told from real ones. To the eye some are 2s with missing entries, others loose strokes.
         """,
         """
         "K = 8 may be worse": the network sees more 2s, 0.774, and more still up to K = 20, 0.961. That is no

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tables:
-    """What rows with holes are multiplied with, once per sweep. P = q (q + 1) / 2, packed entries."""
+    """What rows with missing entries are multiplied with, once per sweep. P = q (q + 1) / 2."""
 
     of_rows: Array  # (q + 1, D): a / psi, then c / psi
     of_masks: Array  # (q + 1 + P, D): a c / psi, the constants of ln N, then a a' / psi
@@ -41,20 +41,20 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Holed:
-    """What the statistics of rows with holes can take over from their densities."""
+class WithMissing:
+    """What the statistics of rows with missing entries can take over from their densities."""
 
     columns: list[Array]  # of the factors of B: (q - j, K, n)
     y: Array  # (q, K, n): the inverse factor times C'(u - W xi)
 
 
 @dataclass(frozen=True)
-class HoledSums:
+class MissingSums:
     """Sums over rows, weighted with r; s s' and z z' packed."""
 
     totals: Array  # (1 + q + P, K): of 1, s and s s'
     of_rows: Array  # (1 + q, D): of 1 and z, times x where it was observed
-    of_holes: Array  # (1 + q + P, D): of 1, z and z z', where x was not observed
+    of_missing: Array  # (1 + q + P, D): of 1, z and z z', where x was not observed
     of_squares: Array  # (D,): of x^2 where it was observed
 
 
@@ -96,7 +96,7 @@ def tables(density: CommonDensity) -> Tables:
     )
 
 
-def evaluate(density: CommonDensity, block: Block) -> tuple[Array, Holed]:
+def evaluate(density: CommonDensity, block: Block) -> tuple[Array, WithMissing]:
     """ln pi_k p(x_o | k) (K, n), and what `sums` needs."""
     xp = namespace(block.X)
     n, (K, q) = len(block), density.params.latent_means.shape
@@ -114,14 +114,14 @@ def evaluate(density: CommonDensity, block: Block) -> tuple[Array, Holed]:
     columns = packed.cholesky(B, q)
     y = packed.forward(columns, b[:q, ...])
     log_prob = common + b[q, ...] + 0.5 * (xp.sum(y * y, axis=0) - packed.log_determinant(columns))
-    return log_prob + density.log_weights[:, None], Holed(columns, y)
+    return log_prob + density.log_weights[:, None], WithMissing(columns, y)
 
 
-def sums(density: CommonDensity, block: Block, holed: Holed, resp: Responsibilities) -> HoledSums:
+def sums(density: CommonDensity, block: Block, latent: WithMissing, resp: Responsibilities) -> MissingSums:
     xp = namespace(block.X)
-    q, K, n = holed.y.shape
-    s = packed.backward(holed.columns, holed.y)
-    ss = packed.inverse(holed.columns)
+    q, K, n = latent.y.shape
+    s = packed.backward(latent.columns, latent.y)
+    ss = packed.inverse(latent.columns)
     ss += xp.stack([s[i, ...] * s[j, ...] for i, j in packed.pairs(q)])
     weighted = xp.concat([xp.ones_like(s[:1, ...]), s, ss]) * resp.full()
     weighted = xp.reshape(weighted, (-1, n))  # ((1 + q + P) K, n)
@@ -129,16 +129,16 @@ def sums(density: CommonDensity, block: Block, holed: Holed, resp: Responsibilit
     zz = density.tables.to_zz @ weighted
     rows = xp.concat([resp.by_row[None, :], z, zz])
     assert block.observed is not None
-    return HoledSums(
+    return MissingSums(
         totals=xp.reshape(xp.sum(weighted, axis=1), (-1, K)),
         of_rows=rows[: 1 + q, :] @ block.X,
-        of_holes=rows @ xp.astype(~block.observed, xp.float64),
+        of_missing=rows @ xp.astype(~block.observed, xp.float64),
         of_squares=resp.by_row @ (block.X * block.X),
     )
 
 
-def statistics(density: CommonDensity, sums: HoledSums) -> dict[str, Array]:
-    """The fields of CommonStats, with what is expected in holes in place of x; once per sweep."""
+def statistics(density: CommonDensity, sums: MissingSums) -> dict[str, Array]:
+    """The fields of CommonStats, with what is expected in missing entries in place of x; once per sweep."""
     params, C = density.params, density.roots
     xp = namespace(params.centre)
     xi, A, c, psi = params.latent_means, params.loadings.T, params.centre, params.noise_variance
@@ -147,38 +147,41 @@ def statistics(density: CommonDensity, sums: HoledSums) -> dict[str, Array]:
     cross = xi[:, :, None] * s[:, None, :]
     ss = C @ packed.unpacked(sums.totals[1 + q :, :], q) @ transpose(C)
     outer = xi[:, :, None] * xi[:, None, :]
-    in_holes, z = sums.of_holes[0, :], sums.of_holes[1 : 1 + q, :]
-    zz = packed.unpacked(sums.of_holes[1 + q :, :], q)  # (D, q, q)
+    missing_weight, z = sums.of_missing[0, :], sums.of_missing[1 : 1 + q, :]
+    zz = packed.unpacked(sums.of_missing[1 + q :, :], q)  # (D, q, q)
     zza = (zz @ A.T[..., None])[..., 0].T  # (q, D)
     az = xp.sum(A * z, axis=0)
     return {
         "weight": n,
         "sum_z": n[:, None] * xi + s,
         "sum_zz": n[:, None, None] * outer + cross + transpose(cross) + ss,
-        "sum_x": sums.of_rows[0, :] + in_holes * c + az,
+        "sum_x": sums.of_rows[0, :] + missing_weight * c + az,
         "sum_zx": sums.of_rows[1:, :] + z * c + zza,
-        "sum_square": sums.of_squares + in_holes * (psi + c**2) + 2.0 * c * az + xp.sum(A * zza, axis=0),
+        "sum_square": sums.of_squares
+        + missing_weight * (psi + c**2)
+        + 2.0 * c * az
+        + xp.sum(A * zza, axis=0),
     }
 
 
-def factor_means(density: CommonDensity, holed: Holed) -> Array:
+def factor_means(density: CommonDensity, latent: WithMissing) -> Array:
     """E[z | x_o, k] from the anchor (K, q, n)."""
-    s = namespace(holed.y).permute_dims(packed.backward(holed.columns, holed.y), (1, 0, 2))
+    s = namespace(latent.y).permute_dims(packed.backward(latent.columns, latent.y), (1, 0, 2))
     return density.params.latent_means[..., None] + density.roots @ s
 
 
-def factor_covariances(density: CommonDensity, holed: Holed) -> Array:
+def factor_covariances(density: CommonDensity, latent: WithMissing) -> Array:
     """Covariances of z given x_o and k (n, K, q, q)."""
-    covariances = packed.unpacked(packed.inverse(holed.columns), len(holed.columns))  # (K, n, q, q)
+    covariances = packed.unpacked(packed.inverse(latent.columns), len(latent.columns))  # (K, n, q, q)
     covariances = namespace(covariances).permute_dims(covariances, (1, 0, 2, 3))
     return density.roots @ covariances @ transpose(density.roots)
 
 
-def draw(density: CommonDensity, holed: Holed, labels: Array, rng: np.random.Generator) -> Floats:
-    """(n, D) rows drawn given the observed entries and components: the drawn values matter in holes only."""
+def draw(density: CommonDensity, latent: WithMissing, labels: Array, rng: np.random.Generator) -> Floats:
+    """(n, D) rows drawn given what was observed and components; only the missing entries count."""
     params, own = density.params, np.arange(len(labels))
-    columns = [to_numpy(column)[:, labels, own] for column in holed.columns]
-    y = to_numpy(holed.y)[:, labels, own]
+    columns = [to_numpy(column)[:, labels, own] for column in latent.columns]
+    y = to_numpy(latent.y)[:, labels, own]
     s = packed.backward(columns, y + rng.standard_normal(y.shape))
     z = to_numpy(params.latent_means)[labels] + np.einsum("nij,jn->ni", to_numpy(density.roots)[labels], s)
     c, A, psi = (to_numpy(a) for a in (params.centre, params.loadings, params.noise_variance))

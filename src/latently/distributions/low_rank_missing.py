@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tables:
-    """What rows with holes are multiplied with, once per sweep. T = q (q + 1) / 2."""
+    """What rows with missing entries are multiplied with, once per sweep. T = q (q + 1) / 2."""
 
     of_rows: Array  # ((q + 1) K, D): l / psi, factor by factor, then mu / psi
     of_masks: Array  # ((q + 1) K, D): l mu / psi, then the constants of ln N
@@ -46,8 +46,8 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Holed:
-    """What the statistics of rows with holes can take over from their densities."""
+class WithMissing:
+    """What the statistics of rows with missing entries can take over from their densities."""
 
     places: NDArray[np.int64] | None  # of (K, n) laid out flat to which the rest belongs; None for all
     columns: list[Array]  # of the factors C C' = B: (q - j, K, n), or (q - j, places)
@@ -61,12 +61,12 @@ class Holed:
 
 
 @dataclass(frozen=True)
-class HoledSums:
+class MissingSums:
     """Sums over rows of (1, m, E[zz']), weighted with r; S as in LowRankDensity, E[zz'] packed."""
 
     totals: Array  # (1 + q + T, K)
     of_rows: Array  # (1 + q, K, D): of 1 and m, times x where it was observed
-    of_holes: Array  # (1 + q + T, K, D): of all, where x was not observed
+    of_missing: Array  # (1 + q + T, K, D): of all, where x was not observed
     of_squares: Array  # (K, S): of 1, times x^2 where it was observed
 
 
@@ -90,7 +90,7 @@ def tables(density: LowRankDensity) -> Tables:
 
 def evaluate(
     family: LowRankGaussian, density: LowRankDensity, block: Block, *, rough: bool
-) -> tuple[Array, Holed]:
+) -> tuple[Array, WithMissing]:
     """ln pi_k p(x_o | k) (K, n), and what `sums` needs.
 
     If `rough`, what cannot count in sums over rows, because the row is so much more probable under another
@@ -105,17 +105,17 @@ def evaluate(
     log_prob += (-0.5 * density.inverse_noise) @ family.squares(block.X).T
     log_prob += density.log_weights[:, None]
     if not q:
-        return log_prob, Holed(None, [], by_row[:0, ...])
+        return log_prob, WithMissing(None, [], by_row[:0, ...])
     b = by_row[:q, ...] - by_mask[:q, ...]
     if rough and is_numpy(b) and K > 2:
         guess, places = _that_may_count(density, block, log_prob, b)
         if len(places) <= family.most_per_row(K) * n:
             columns, y = _made_exact(density, observed, log_prob, b, guess, places)
             if np.all(np.isfinite(np.max(guess, axis=0))):  # no row is lost to all components
-                return guess, Holed(places, columns, y)
+                return guess, WithMissing(places, columns, y)
     precisions = xp.reshape(density.tables.precisions @ observed.T, (-1, K, n))
     gain, columns, y = _explained(precisions, b)
-    return log_prob + gain, Holed(None, columns, y)
+    return log_prob + gain, WithMissing(None, columns, y)
 
 
 def _explained(precisions: Array, b: Array) -> tuple[Array, list[Array], Array]:
@@ -176,15 +176,19 @@ def _made_exact(
 
 
 def sums(
-    family: LowRankGaussian, density: LowRankDensity, block: Block, holed: Holed, resp: Responsibilities
-) -> HoledSums:
+    family: LowRankGaussian,
+    density: LowRankDensity,
+    block: Block,
+    latent: WithMissing,
+    resp: Responsibilities,
+) -> MissingSums:
     xp = namespace(block.X)
     q = family.n_factors
     r, flat, bounds = resp.entries()  # of all components, one after the other
     weighted = r[None, :]
     if q:
-        columns = [holed.at(column, flat) for column in holed.columns]
-        m = packed.backward(columns, holed.at(holed.y, flat))  # (q, M)
+        columns = [latent.at(column, flat) for column in latent.columns]
+        m = packed.backward(columns, latent.at(latent.y, flat))  # (q, M)
         zz = packed.inverse(columns)
         zz += xp.stack([m[i, :] * m[j, :] for i, j in packed.pairs(q)])
         weighted = xp.concat([weighted, m * r, zz * r])
@@ -193,7 +197,7 @@ def sums(
 
 def sums_of_moments(
     family: LowRankGaussian, block: Block, weighted: Array, flat: Array | None, bounds: list[int]
-) -> HoledSums:
+) -> MissingSums:
     """The sums for r (1, m, E[zz']), (1 + q + T, M): of all components, one after the other.
 
     `flat` are their places in (K, n) laid out flat, None for all; `bounds` says where each component begins.
@@ -202,33 +206,33 @@ def sums_of_moments(
     q, n, K = family.n_factors, len(block), len(bounds) - 1
     assert block.observed is not None
     unobserved = xp.astype(~block.observed, xp.float64)
-    totals, of_rows, of_holes, of_squares = [], [], [], []
+    totals, of_rows, of_missing, of_squares = [], [], [], []
     for k in range(K):
         own = weighted[:, bounds[k] : bounds[k + 1]]
-        X, holes = block.X, unobserved
+        X, missing = block.X, unobserved
         if flat is not None:
             rows = flat[bounds[k] : bounds[k + 1]] - k * n
-            X, holes = (xp.take(array, rows, axis=0) for array in (X, holes))
+            X, missing = (xp.take(array, rows, axis=0) for array in (X, missing))
         totals.append(xp.sum(own, axis=1))
         of_rows.append(own[: 1 + q, :] @ X)
-        of_holes.append(own @ holes)
+        of_missing.append(own @ missing)
         of_squares.append(own[0, :] @ family.squares(X))
-    return HoledSums(
+    return MissingSums(
         totals=xp.stack(totals, axis=1),
         of_rows=xp.stack(of_rows, axis=1),
-        of_holes=xp.stack(of_holes, axis=1),
+        of_missing=xp.stack(of_missing, axis=1),
         of_squares=xp.stack(of_squares),
     )
 
 
-def statistics(family: LowRankGaussian, density: LowRankDensity, sums: HoledSums) -> dict[str, Array]:
-    """The fields of LowRankStats, with what is expected in holes in place of x; once per sweep."""
+def statistics(family: LowRankGaussian, density: LowRankDensity, sums: MissingSums) -> dict[str, Array]:
+    """The fields of LowRankStats, with what is expected in missing entries in place of x; once per sweep."""
     xp = namespace(sums.totals)
     q = family.n_factors
     mu, psi = density.means, density.noise
     L = xp.permute_dims(density.loadings, (2, 0, 1))  # (q, K, D)
-    r, m = sums.of_holes[0, ...], sums.of_holes[1 : 1 + q, ...]
-    zz = packed.unpacked(sums.of_holes[1 + q :, ...], q)
+    r, m = sums.of_missing[0, ...], sums.of_missing[1 : 1 + q, ...]
+    zz = packed.unpacked(sums.of_missing[1 + q :, ...], q)
     zzl = xp.permute_dims((zz @ density.loadings[..., None])[..., 0], (2, 0, 1)) if q else m  # r E[zz'] l
     ml = xp.sum(m * L, axis=0)
     square = r * (psi + mu**2) + 2.0 * mu * ml + xp.sum(zzl * L, axis=0)
@@ -247,30 +251,30 @@ def statistics(family: LowRankGaussian, density: LowRankDensity, sums: HoledSums
     }
 
 
-def factor_means(holed: Holed) -> Array:
+def factor_means(latent: WithMissing) -> Array:
     """E[z | x_o, k] (n, K, q)."""
-    xp = namespace(holed.y)
-    z = packed.backward(holed.columns, holed.y) if holed.columns else holed.y
+    xp = namespace(latent.y)
+    z = packed.backward(latent.columns, latent.y) if latent.columns else latent.y
     return xp.permute_dims(z, (2, 1, 0))
 
 
-def factor_covariances(holed: Holed) -> Array:
+def factor_covariances(latent: WithMissing) -> Array:
     """Covariances of z given x_o and k (n, K, q, q)."""
-    xp = namespace(holed.y)
-    q, K, n = holed.y.shape
+    xp = namespace(latent.y)
+    q, K, n = latent.y.shape
     if not q:
-        return zeros((n, K, 0, 0), holed.y)
-    return xp.permute_dims(packed.unpacked(packed.inverse(holed.columns), q), (1, 0, 2, 3))
+        return zeros((n, K, 0, 0), latent.y)
+    return xp.permute_dims(packed.unpacked(packed.inverse(latent.columns), q), (1, 0, 2, 3))
 
 
-def draw(density: LowRankDensity, holed: Holed, labels: Array, rng: np.random.Generator) -> Floats:
-    """(n, D) rows drawn given the observed entries and components: the drawn values matter in holes only."""
+def draw(density: LowRankDensity, latent: WithMissing, labels: Array, rng: np.random.Generator) -> Floats:
+    """(n, D) rows drawn given what was observed and components; only the missing entries count."""
     mu, L, psi = (to_numpy(a)[labels] for a in (density.means, density.loadings, density.noise))
     rows: Floats = mu + np.sqrt(psi) * rng.standard_normal(mu.shape)
-    if holed.columns:
+    if latent.columns:
         own = np.arange(len(labels))
-        columns = [to_numpy(column)[:, labels, own] for column in holed.columns]
-        y = to_numpy(holed.y)[:, labels, own]
+        columns = [to_numpy(column)[:, labels, own] for column in latent.columns]
+        y = to_numpy(latent.y)[:, labels, own]
         z = packed.backward(columns, y + rng.standard_normal(y.shape))  # C'^-1 e has covariance B^-1
         rows += np.einsum("ndq,qn->nd", L, z)
     return rows
