@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 
-from latently.core import io, saving
+from latently.core import io
 from latently.core.io import ModelFileError
+from latently.estimators import saving
 
 # Which class a file may name, and where it lives. A file never decides what is imported.
 _HOMES = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,10 @@ class Checkpoint:
     def exists(self) -> bool:
         return self.path.exists()
 
-    def read(self, templates: dict[str, Any]) -> tuple[dict[str, Any], list[float], dict[str, Any]]:
-        """What was written last, records shaped like the templates."""
+    def read(
+        self, templates: dict[str, Any], optional: Set[str] = frozenset()
+    ) -> tuple[dict[str, Any], list[float], dict[str, Any]]:
+        """What was written last, records shaped like the templates; those of `optional` may be missing."""
         header, arrays = io.read(self.path)
         shown = f"checkpoint={str(self.path)!r}"
         if header.get("class") != "checkpoint":
@@ -50,7 +53,8 @@ class Checkpoint:
                 "or choose another path"
             )
         try:
-            records = {name: _like(name, template, arrays) for name, template in templates.items()}
+            present = {name for name in templates if name not in optional or _holds(arrays, name)}
+            records = {name: _like(name, templates[name], arrays) for name in present}
             return records, arrays["history"].tolist(), header["numbers"]
         except (KeyError, ValueError) as error:
             raise ValueError(f"{shown} does not fit this model: {error}") from None
@@ -67,6 +71,10 @@ def fingerprint(*values: Any) -> str:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def _holds(arrays: dict[str, Any], name: str) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for key in arrays)
 
 
 def _flat(name: str, record: Any) -> dict[str, Any]:

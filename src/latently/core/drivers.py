@@ -1,7 +1,7 @@
 """Drivers: how iterates move.
 
-A step looks at the data once: it tells the objective at the parameters given, what rounding may take
-from it, and how to go on. A driver takes steps until the objective settles.
+A step evaluates the objective at the parameters given, bounds its rounding error, and holds the way on,
+which is computed only if it is taken. A driver takes steps until the objective stops improving.
 """
 
 from __future__ import annotations
@@ -11,70 +11,72 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cmp_to_key
 from itertools import chain
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
+
+from latently.core.kernel import Kernel
 
 Params = TypeVar("Params")
 
 
-class Evaluated(Protocol):
-    """What a kernel's statistics always say: the log-likelihood, and the weight it sums over."""
+@dataclass(frozen=True)
+class Objective:
+    """What a run improves: its name in messages, and which direction is better."""
 
-    @property
-    def log_likelihood(self) -> float: ...
+    name: str
+    direction: int = 1  # 1: it must not fall; -1: it must not rise; 0: a sampler, which may do either
+    remedy: str = "rescale the data"  # what to do if it is not finite
 
-    @property
-    def total_weight(self) -> float: ...
+    def improvement(self, before: float, after: float) -> float:
+        """Positive where `after` is better."""
+        return (self.direction or 1) * (after - before)
+
+    def better(self, a: float, b: float) -> bool:
+        """Whether a is better than b beyond rounding."""
+        return self.improvement(b, a) > _NOTICEABLE * max(1.0, abs(b))
+
+    def check(self, value: float, improvement: float, rounding: float, n_iter: int) -> None:
+        """An error if the value is not finite, or worse than the last by more than rounding explains."""
+        if not math.isfinite(value):
+            raise FloatingPointError(f"the {self.name} became {value} at iteration {n_iter}; {self.remedy}")
+        if self.direction and improvement < -rounding:
+            fell = "fell" if self.direction > 0 else "rose"
+            raise ObjectiveWorsened(
+                f"the {self.name} {fell} by {-improvement:.3g} to {value:.10g} in iteration {n_iter}; "
+                f"rounding explains at most {rounding:.3g}. Please report this"
+            )
 
 
-class Kernel(Protocol):
-    """A model as the engine sees it: pure functions of parameters, rows and statistics."""
+LOG_LIKELIHOOD = Objective(
+    "log-likelihood per row",
+    remedy="a larger noise_floor (weight_floor of BNMF) keeps the model away from singular solutions",
+)
 
-    def prepare(self, params: Any) -> Any:
-        """What every block needs of the parameters, worked out once per sweep."""
 
-    def e_step(self, density: Any, block: Any) -> Evaluated:
-        """Sums over the rows of a block."""
-
-    def stats(self, density: Any, sums: Any) -> Evaluated:
-        """The statistics of all rows, from the sums of all blocks."""
-
-    def m_step(self, stats: Any, params: Any) -> Any:
-        """The parameters that maximise Q; `params` are kept where the statistics are empty."""
-
-    def canonical(self, params: Any) -> Any:
-        """The same model in coordinates that suit it; between steps whose statistics are not kept."""
-
-    @property
-    def damping(self) -> float:
-        """How much to hold back a first try at a step that may lead down; zero if none does."""
-
-    def damped(self, stats: Any, params: Any, damping: float) -> Any:
-        """Statistics from which the step leads less far, but in the same direction."""
-
-    def rounding(self, density: Any) -> float:
-        """How many nats per row the log-likelihood may lose to rounding."""
+class ObjectiveWorsened(RuntimeError):
+    """The objective became worse beyond rounding, which no exact step may do."""
 
 
 @dataclass(frozen=True)
 class Step(Generic[Params]):
-    """How good a place is, and the way on, which is worked out only if it is taken."""
+    """The objective at some parameters, and the next parameters, computed only if they are asked for."""
 
     objective: float
     rounding: float
     next_params: Callable[[], Params]
+    may_stop: bool = True  # whether a small improvement up to here is a reason to stop
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """What a callback is told after every iteration."""
+    """What a callback receives after every iteration."""
 
     number: int  # 0 for the starting values
-    objective: float  # log-likelihood per row
-    gain: float  # rise since the iteration before; infinite at the start
+    objective: float  # what `history_` holds: log-likelihood per row, cost, ...
+    gain: float  # improvement since the iteration before, positive for better; infinite at the start
     max_iter: int
 
 
-_DAMPINGS = 16  # how often a step that leads down is tried again, ever shorter
+_DAMPINGS = 16  # how often a step that worsens the objective is tried again, ever shorter
 _NOTICEABLE = 1e-10  # a relative fall that is more than the last digits of float64
 
 Callback = Callable[[Iteration], Any]
@@ -100,11 +102,12 @@ class Result(Generic[Params]):
 class State(Generic[Params]):
     """Where a run stands between two steps: all that it takes to go on as if nothing had happened."""
 
-    params: Params  # not looked at yet
+    params: Params  # not evaluated yet
     previous: Params  # to which the last entry of `history` belongs
     history: list[float]
     n_iter: int
     rounding: float
+    ended: bool = False  # a callback or the stop rule has ended it
 
     @classmethod
     def at(cls, params: Params) -> State[Params]:
@@ -112,15 +115,11 @@ class State(Generic[Params]):
         return cls(params, params, [], 0, 0.0)
 
 
-class LikelihoodFell(RuntimeError):
-    """The objective fell beyond rounding, which no EM step may do."""
-
-
-def relative(tol: float) -> StopRule:
-    """Stop when the gain is at most `tol` times the objective (or times one, if that is larger)."""
+def relative(tol: float, least_size: float = 1.0) -> StopRule:
+    """Stop when the gain is at most `tol` times the objective (or times `least_size`, if that is larger)."""
 
     def stop(objective: float, gain: float) -> bool:
-        return tol > 0 and gain <= tol * max(1.0, abs(objective))
+        return tol > 0 and gain <= tol * max(least_size, abs(objective))
 
     return stop
 
@@ -191,15 +190,16 @@ def run(
     *,
     max_iter: int,
     stop: StopRule,
+    objective: Objective = LOG_LIKELIHOOD,
     callbacks: Iterable[Callback] = (),
     between: Callable[[State[Params]], None] = lambda state: None,
 ) -> Result[Params]:
-    """Steps until the objective settles, at most until iteration `max_iter`.
+    """Steps until the objective stops improving, at most until iteration `max_iter`.
 
     Each callback sees every iteration and may return True to end; `between` sees the state between two. The
-    objective is looked at before every step and once after the last, and may not fall. Where rounding is
-    coarse, the last step may lead down a little; then the run ends with the place before it. So does a run
-    that the user interrupts.
+    objective is evaluated before every step and once after the last, and may not worsen. Where rounding is
+    coarse, the last step may worsen it a little; then the run ends with the parameters before it. So does a
+    run that the user interrupts.
     """
     callbacks = list(callbacks)
     state, history = start, list(start.history)
@@ -211,17 +211,16 @@ def run(
             if not history:
                 raise
             return Result(state.previous, history, n_iter - 1, False, interrupted=True)
-        gain = taken.objective - history[-1] if history else math.inf
+        gain = objective.improvement(history[-1], taken.objective) if history else math.inf
         rounding = max(state.rounding, taken.rounding)  # of both ends of the step
-        _check(taken.objective, gain, rounding, n_iter)
-        converged = stop(taken.objective, gain)
-        if converged and n_iter > 1 and gain < -_NOTICEABLE * max(1.0, abs(taken.objective)):
-            return Result(state.previous, history, n_iter - 1, converged)
-        history.append(taken.objective)
-        told = Iteration(n_iter, taken.objective, gain, max_iter)
+        objective.check(taken.objective, gain, rounding, n_iter)
         try:
-            ended = any([callback(told) is True for callback in callbacks])
-            if ended or converged or n_iter >= max_iter:
+            converged = bool(objective.direction) and taken.may_stop and stop(taken.objective, gain)
+            if converged and gain < 0:
+                return Result(state.previous, history, n_iter - 1, converged)
+            history = [*history, taken.objective]
+            ended = _told(callbacks, Iteration(n_iter, taken.objective, gain, max_iter))
+            if converged or ended or n_iter >= max_iter:
                 return Result(params, history, n_iter, converged)
             state = State(taken.next_params(), params, history, n_iter + 1, taken.rounding)
             between(state)
@@ -229,8 +228,62 @@ def run(
             return Result(params, history, n_iter, False, interrupted=True)
 
 
+def run_passes(
+    move: Callable[[Params, int], tuple[Params, float]],
+    evaluate: Callable[[Params], float],
+    start: State[Params],
+    *,
+    max_iter: int,
+    stop: StopRule,
+    objective: Objective = LOG_LIKELIHOOD,
+    callbacks: Iterable[Callback] = (),
+    between: Callable[[State[Params]], None] = lambda state: None,
+) -> Result[Params]:
+    """Passes by mini-batches, each of which moves the parameters many times.
+
+    `move(params, number)` makes one pass and gives the objective met on the way, which is noisy: it is not
+    guarded, and the run stops when it hardly changes, whichever way. The last entry of the history is
+    `evaluate` of the final parameters.
+    """
+    callbacks = list(callbacks)
+    params, history, ended, interrupted = start.params, list(start.history), start.ended, False
+    try:
+        while len(history) < max_iter and not ended:
+            params, met = move(params, len(history))
+            gain = objective.improvement(history[-1], met) if history else math.inf
+            objective.check(met, math.inf, 0.0, len(history))
+            history = [*history, met]
+            iteration = Iteration(len(history) - 1, met, gain, max_iter)
+            ended = _told(callbacks, iteration) or stop(met, abs(gain))
+            between(State(params, params, history, len(history), 0.0, ended))
+    except KeyboardInterrupt:
+        if not history:
+            raise
+        interrupted = True
+    n_iter = len(history)
+    last = abs(objective.improvement(*history[-2:])) if n_iter > 1 else math.inf
+    converged = not interrupted and n_iter > 0 and stop(history[-1], last)
+    try:
+        history = [*history, evaluate(params)]
+    except KeyboardInterrupt:
+        if not history:
+            raise
+        history, interrupted = [*history, history[-1]], True
+    return Result(params, history, n_iter, converged, interrupted)
+
+
+def _told(callbacks: Iterable[Callback], iteration: Iteration) -> bool:
+    """Whether any callback asks to end; all of them hear of the iteration."""
+    return any([callback(iteration) is True for callback in callbacks])
+
+
 def best_start(
-    step: Callable[[Params], Step[Params]], starts: Iterable[Params], *, n_steps: int, stop: StopRule
+    step: Callable[[Params], Step[Params]],
+    starts: Iterable[Params],
+    *,
+    n_steps: int,
+    stop: StopRule,
+    objective: Objective = LOG_LIKELIHOOD,
 ) -> tuple[Params, bool]:
     """Where the most promising of several starts leads, and whether the user interrupted the search.
 
@@ -248,44 +301,26 @@ def best_start(
         while True:
             last_round, ends, n_done = ends, [], n_done + n_steps
             for start in survivors:
-                end = run(step, start, max_iter=n_done, stop=stop)
+                end = run(step, start, max_iter=n_done, stop=stop, objective=objective)
                 ends.append(end)
                 if end.interrupted:
-                    return _best([*last_round, *ends])[0].params, True
-            ends = _best(ends)[: -(-len(ends) // 2)]
+                    return _best([*last_round, *ends], objective)[0].params, True
+            ends = _best(ends, objective)[: -(-len(ends) // 2)]
             if len(ends) == 1:
                 return ends[0].params, False
             survivors = [end.state() for end in ends]
     except KeyboardInterrupt:
         if not (found := [*last_round, *ends]):
             raise
-        return _best(found)[0].params, True
+        return _best(found, objective)[0].params, True
 
 
-def _best(ends: list[Result[Params]]) -> list[Result[Params]]:
-    """The best first, and among equals the first found: their last digits must not tell them apart."""
+def _best(ends: list[Result[Params]], objective: Objective) -> list[Result[Params]]:
+    """The best first, and among equals the first found: their last digits must not decide."""
 
     def order(a: Result[Params], b: Result[Params]) -> int:
-        if _clearly_better(a, b):
+        if objective.better(a.history[-1], b.history[-1]):
             return -1
-        return 1 if _clearly_better(b, a) else 0
+        return 1 if objective.better(b.history[-1], a.history[-1]) else 0
 
     return sorted(ends, key=cmp_to_key(order))
-
-
-def _clearly_better(a: Result[Any], b: Result[Any]) -> bool:
-    """Beyond rounding."""
-    return a.history[-1] > b.history[-1] + _NOTICEABLE * max(1.0, abs(b.history[-1]))
-
-
-def _check(objective: float, gain: float, rounding: float, n_iter: int) -> None:
-    if not math.isfinite(objective):
-        raise FloatingPointError(
-            f"the log-likelihood became {objective} at iteration {n_iter}; "
-            "a larger noise_floor (weight_floor of BNMF) keeps the model away from singular solutions"
-        )
-    if gain < -rounding:
-        raise LikelihoodFell(
-            f"the log-likelihood per row fell by {-gain:.3g} to {objective:.10g} in iteration {n_iter}; "
-            f"rounding explains at most {rounding:.3g}. Please report this"
-        )

@@ -35,6 +35,7 @@ from latently.backend.namespace import (
     zeros,
 )
 from latently.core.block import Block
+from latently.core.kernel import Kernel
 from latently.distributions.responsibilities import normalise
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -175,7 +176,7 @@ def _regression(sums: CauseSums, params: CauseParams) -> Array:
 
 
 @dataclass(frozen=True)
-class BinaryCauses:
+class BinaryCauses(Kernel):
     """The kernel.
 
     Without `truncation` all states count. With it, the objective is the sum over states with at most so many
@@ -192,16 +193,6 @@ class BinaryCauses:
     per_unit: bool = False
     candidates: int | None = None  # units of each row that may be on; a block's `allowed` says which
     chosen_anew: bool = False  # whether that is worked out at every look at the row
-
-    @property
-    def damping(self) -> float:
-        return 0.0
-
-    def damped(self, stats: Any, params: Any, damping: float) -> Any:
-        return stats
-
-    def conditionals(self, missing: bool) -> list[Any]:
-        return []
 
     @property
     def most_on(self) -> int:

@@ -40,6 +40,7 @@ from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import common_loadings_missing as missing_entries
 from latently.distributions.common_loadings_missing import MissingSums, WithMissing
+from latently.distributions.family import Family
 from latently.distributions.gaussian import SMALLEST_VARIANCE, FullStats
 from latently.distributions.responsibilities import Responsibilities
 
@@ -126,7 +127,7 @@ class CommonStats:
 
 
 @dataclass(frozen=True)
-class CommonLoadings:
+class CommonLoadings(Family):
     """The family; `floor` is the smallest noise variance allowed of each feature."""
 
     n_factors: int
@@ -201,10 +202,6 @@ class CommonLoadings:
         log_prob += common
         log_prob += density.constants[:, None]
         return log_prob, Projected(p, squares)
-
-    def most_per_row(self, K: int) -> float:
-        """Responsibilities are used all together: none is worth leaving out in so few dimensions."""
-        return -1.0
 
     def sums(
         self, density: CommonDensity, block: Block, projected: Projected | WithMissing, resp: Responsibilities

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from latently.backend.linalg import (
 from latently.backend.namespace import Array, Floats, double, eye, namespace, ones, zeros
 from latently.core.block import Block
 from latently.distributions import gaussian_missing
+from latently.distributions.family import Family
 from latently.distributions.responsibilities import Responsibilities
 
 SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms still have digits
@@ -60,20 +60,12 @@ class FullStats:  # every field is a sum over rows
 
 
 @dataclass(frozen=True)
-class FullGaussian:
+class FullGaussian(Family):
     """The family; `floor` is the smallest variance allowed of each feature: Sigma >= diag(floor)."""
 
     floor: Array  # (D,)
     shared: bool = False
     isotropic = False
-
-    def conditionals(self) -> list[Any]:
-        """There is no step over some of the parameters that would be worth its pass."""
-        return []
-
-    def canonical(self, params: FullParams) -> FullParams:
-        """There are no other coordinates."""
-        return params
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """How much memory a row takes in the kernel, and more, so that blocks stay in the cache."""

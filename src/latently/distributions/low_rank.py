@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -34,6 +33,7 @@ from latently.backend.namespace import Array, Floats, double, eye, namespace, ze
 from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import low_rank_missing
+from latently.distributions.family import Family
 from latently.distributions.gaussian import SMALLEST_VARIANCE
 from latently.distributions.low_rank_missing import MissingSums, WithMissing
 from latently.distributions.responsibilities import Entries, Responsibilities
@@ -100,7 +100,7 @@ class LowRankStats:
 
 
 @dataclass(frozen=True)
-class LowRankGaussian:
+class LowRankGaussian(Family):
     """The family; `floor` is the smallest noise variance allowed of each feature."""
 
     n_factors: int
@@ -108,23 +108,14 @@ class LowRankGaussian:
     isotropic: bool = False
     shared: bool = False
 
-    def conditionals(self) -> list[Any]:
-        """There is no step over some of the parameters that would be worth its pass."""
-        return []
-
-    def canonical(self, params: LowRankParams) -> LowRankParams:
-        """There are no other coordinates."""
-        return params
-
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """How much memory a row takes on its way through the kernel.
 
         Without factors more is counted than there is: blocks whose passes stay in the cache are quicker.
         """
         q = self.n_factors
-        for_missing = (
-            K * q * (q + 6) // 2 if missing else 0
-        )  # less than there is: many small steps want long blocks
+        # for missing entries less than there is: many small steps are faster in long blocks
+        for_missing = K * q * (q + 6) // 2 if missing else 0
         return for_missing + (3 * D + 2 * K * (q + 2) if q else 12 * (D + K))
 
     def prepare(self, params: LowRankParams, dtype: str = "float64") -> LowRankDensity:

@@ -14,6 +14,7 @@ import numpy as np
 
 from latently.backend.namespace import Array, Floats, namespace, to_numpy
 from latently.core.block import Block
+from latently.core.kernel import Kernel
 from latently.core.tree import add
 from latently.distributions.responsibilities import normalise, respond
 
@@ -35,19 +36,12 @@ class MixtureStats:
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(Kernel):
     """The kernel that the engine runs. Wide matrix products are done in `dtype`, all else in float64."""
 
-    family: Any
+    family: Any  # Family
     dtype: str = "float64"
     labels_are_components = True  # what is known of rows says from which components they may come
-
-    @property
-    def damping(self) -> float:
-        return 0.0  # no step of EM leads down
-
-    def damped(self, stats: Any, params: Any, damping: float) -> Any:
-        return stats
 
     def conditionals(self, missing: bool) -> list[Mixture]:
         """Kernels for steps over some parameters at fixed others, if there are such for data of the kind."""
@@ -55,8 +49,10 @@ class Mixture:
             return []
         return [replace(self, family=family) for family in self.family.conditionals()]
 
+    def in_main_memory(self) -> Mixture:
+        return replace(self, family=replace(self.family, floor=to_numpy(self.family.floor)))
+
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
-        """How much memory a row takes on its way through the kernel."""
         return int(self.family.floats_per_row(K, D, missing))
 
     def prepare(self, params: MixtureParams) -> Any:
@@ -76,13 +72,13 @@ class Mixture:
         xp = namespace(block.X)
         log_joint, latent = self.family.evaluate(density, block, rough=True)
         most_per_row = self.family.most_per_row(log_joint.shape[0])
-        allowed = self.dealt(log_joint, block.allowed)
+        allowed = self.assigned(log_joint, block.allowed)
         log_norm, resp = respond(log_joint, block.weight, allowed, most_per_row)
         sums = self.family.sums(density, block, latent, resp)
         return MixtureStats(xp.sum(resp.by_row * log_norm), xp.sum(resp.by_row), sums)
 
-    def dealt(self, log_joint: Array, allowed: Array | None) -> Array | None:
-        """(n, K) bool: the components from which rows count as coming, of those that are allowed."""
+    def assigned(self, log_joint: Array, allowed: Array | None) -> Array | None:
+        """(n, K) bool: the components among which rows are divided, of those that are allowed."""
         return allowed
 
     def stats(self, density: Any, sums: MixtureStats) -> MixtureStats:

@@ -9,21 +9,19 @@ the entry of largest size in each is positive; the cost would hold for any other
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from scipy import linalg
-from sklearn.base import BaseEstimator
 from sklearn.utils.extmath import svd_flip
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latently.core.saving import SavedMixin
-from latently.factorization._family import LinearFactorization, distinct_rows
-from latently.mixture._notebook import NotebookMixin
-from latently.mixture._validation import check_integer, numbers, parameter
+from latently.estimators.base import Estimator
+from latently.estimators.checks import check_integer, numbers, parameter
+from latently.estimators.options import estimator, option
+from latently.factorization.linear import LinearFactorization, distinct_rows
 
 
-class PCA(LinearFactorization, NotebookMixin, SavedMixin, BaseEstimator):
+@estimator
+class PCA(LinearFactorization, Estimator):
     """Principal components read as a factorisation: X ~ mean + S A with orthonormal rows of A.
 
     It is scikit-learn's PCA by a full singular value decomposition, so that the cost is the least there is,
@@ -55,10 +53,7 @@ class PCA(LinearFactorization, NotebookMixin, SavedMixin, BaseEstimator):
     ((5, 64), True)
     """
 
-    _KEEPS_HISTORY: ClassVar = False
-
-    def __init__(self, n_components=None):
-        self.n_components = n_components
+    n_components: int | None = option(None, check_integer, least=1, or_else=None)
 
     def fit(self, X, y=None, sample_weight=None):
         """Find the axes.
@@ -74,7 +69,7 @@ class PCA(LinearFactorization, NotebookMixin, SavedMixin, BaseEstimator):
         -------
         self
         """
-        self._check_hyperparameters()
+        self._check_options()
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         X, weight = distinct_rows(X, sample_weight)
         if self.n_components is not None and self.n_components > min(X.shape):
@@ -101,11 +96,7 @@ class PCA(LinearFactorization, NotebookMixin, SavedMixin, BaseEstimator):
 
     # -- files --------------------------------------------------------------------------------------
 
-    def _check_hyperparameters(self):
-        if self.n_components is not None:
-            check_integer("n_components", self.n_components, least=1)
-
-    def _fitted_parameters(self):
+    def _fitted_arrays(self):
         check_is_fitted(self)
         return {
             "components": self.components_,
@@ -113,7 +104,7 @@ class PCA(LinearFactorization, NotebookMixin, SavedMixin, BaseEstimator):
             "explained_variance": self.explained_variance_,
         }
 
-    def _set_parameters(self, components, mean, explained_variance):
+    def _set_fitted_arrays(self, components, mean, explained_variance):
         components = numbers("components", components)
         if components.ndim != 2 or (self.n_components or len(components)) != len(components):
             raise ValueError(f"components must have n_components={self.n_components} rows")

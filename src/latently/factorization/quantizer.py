@@ -7,26 +7,23 @@ The rows of A are the prototypes: k-means, read as a product of matrices.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import KW_ONLY
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latently.core.saving import SavedMixin
-from latently.factorization._family import LinearFactorization, distinct_rows
-from latently.mixture._notebook import NotebookMixin
-from latently.mixture._validation import (
-    check_choice,
-    check_integer,
-    check_seed,
-    numbers,
-    parameter,
-)
+from latently.estimators.base import Estimator
+from latently.estimators.checks import check_choice, check_integer, check_seed, numbers, parameter
+from latently.estimators.options import estimator, option
+from latently.estimators.randomness import as_random_state
+from latently.factorization.linear import LinearFactorization, distinct_rows
+
+INITS = ("k-means++", "rows", "unit", "gaussian")
 
 
-class VectorQuantizer(LinearFactorization, NotebookMixin, SavedMixin, BaseEstimator):
+@estimator
+class VectorQuantizer(LinearFactorization, Estimator):
     """Prototypes of rows, by k-means: X ~ S A, where every row of S has one 1.
 
     Parameters
@@ -41,7 +38,7 @@ class VectorQuantizer(LinearFactorization, NotebookMixin, SavedMixin, BaseEstima
         Starts that are tried; the one of lowest cost is kept.
     max_iter : int, default=300
         Most iterations of each, which otherwise ends when no row changes its prototype.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
         Seed of the starts.
 
     Attributes
@@ -65,14 +62,12 @@ class VectorQuantizer(LinearFactorization, NotebookMixin, SavedMixin, BaseEstima
     ((10, 64), np.float64(1.0))
     """
 
-    _KEEPS_HISTORY: ClassVar = False
-
-    def __init__(self, n_components=8, *, init="k-means++", n_init=10, max_iter=300, random_state=None):
-        self.n_components = n_components
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.random_state = random_state
+    n_components: int = option(8, check_integer, least=1)
+    _: KW_ONLY
+    init: str = option("k-means++", check_choice, choices=INITS)
+    n_init: int = option(10, check_integer, least=1)
+    max_iter: int = option(300, check_integer, least=1)
+    random_state: Any = option(None, check_seed)
 
     def fit(self, X, y=None, sample_weight=None):
         """Find the prototypes.
@@ -90,7 +85,7 @@ class VectorQuantizer(LinearFactorization, NotebookMixin, SavedMixin, BaseEstima
         """
         from sklearn.cluster import KMeans  # here, because it takes a tenth of a second
 
-        self._check_hyperparameters()
+        self._check_options()
         X = validate_data(self, X, dtype=np.float64)
         rows, weight = distinct_rows(X, sample_weight)
         if self.n_components > len(rows):
@@ -98,7 +93,7 @@ class VectorQuantizer(LinearFactorization, NotebookMixin, SavedMixin, BaseEstima
                 f"n_components={self.n_components} must not be larger than the number of distinct rows of X, "
                 f"{len(rows)} (n_samples={len(X)})"
             )
-        rng = check_random_state(self.random_state)
+        rng = as_random_state(self.random_state)
         lowest = np.inf
         for _ in range(self.n_init):
             starts = _STARTS[self.init](rows, weight, self.n_components, rng)
@@ -127,17 +122,11 @@ class VectorQuantizer(LinearFactorization, NotebookMixin, SavedMixin, BaseEstima
 
     # -- files --------------------------------------------------------------------------------------
 
-    def _check_hyperparameters(self):
-        for name in ("n_components", "n_init", "max_iter"):
-            check_integer(name, getattr(self, name), least=1)
-        check_choice("init", self.init, _STARTS)
-        check_seed(self.random_state)
-
-    def _fitted_parameters(self):
+    def _fitted_arrays(self):
         check_is_fitted(self)
         return {"components": self.components_, "starts": self.starts_}
 
-    def _set_parameters(self, components, starts):
+    def _set_fitted_arrays(self, components, starts):
         components = numbers("components", components)
         if components.ndim != 2 or len(components) != self.n_components:
             raise ValueError(f"components must have n_components={self.n_components} rows")
@@ -147,9 +136,9 @@ class VectorQuantizer(LinearFactorization, NotebookMixin, SavedMixin, BaseEstima
     def _more_header(self):
         return {"n_iter": self.n_iter_}
 
-    def _set_more(self, more):
-        check_integer("n_iter", more["n_iter"], least=1)
-        self.n_iter_ = more["n_iter"]
+    def _set_more(self, n_iter):
+        check_integer("n_iter", n_iter, least=1)
+        self.n_iter_ = n_iter
 
 
 def _spread_rows(X, weight, n, rng):
@@ -173,4 +162,4 @@ def _gaussian_draws(X, weight, n, rng):
     return mean + deviation * rng.standard_normal((n, X.shape[1]))
 
 
-_STARTS = {"k-means++": _spread_rows, "rows": _some_rows, "unit": _unit_vectors, "gaussian": _gaussian_draws}
+_STARTS = dict(zip(INITS, (_spread_rows, _some_rows, _unit_vectors, _gaussian_draws), strict=True))

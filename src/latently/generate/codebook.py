@@ -8,24 +8,27 @@ prod_g l_g different rows, all equally probable; they are numbered, and none is 
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from itertools import product
 from math import prod
 from numbers import Integral
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from latently.core.saving import SavedMixin
-from latently.factorization.quantizer import VectorQuantizer
+from latently.estimators.base import Estimator
+from latently.estimators.checks import check_choice, check_flag, check_integer, check_seed, numbers, parameter
+from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.options import estimator, option
+from latently.estimators.randomness import as_generator
+from latently.factorization.quantizer import INITS, VectorQuantizer
 from latently.generate.sources import check_factorizer
-from latently.mixture._engine import as_generator, unchanged_on_failure
-from latently.mixture._notebook import NotebookMixin
-from latently.mixture._validation import check_flag, check_integer, numbers, parameter
 
 
-class CodebookGenerator(NotebookMixin, SavedMixin, BaseEstimator):
+@estimator
+class CodebookGenerator(Estimator):
     """New rows as sums of codebook elements, one of each group of similar ones.
 
     Parameters
@@ -41,7 +44,7 @@ class CodebookGenerator(NotebookMixin, SavedMixin, BaseEstimator):
         What k-means starts from, as in :class:`latently.factorization.VectorQuantizer`; "rows" are elements.
     n_init : int, default=10
         Starts of k-means.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
         Seed of k-means.
 
     Attributes
@@ -72,17 +75,13 @@ class CodebookGenerator(NotebookMixin, SavedMixin, BaseEstimator):
     array([2., 2.])
     """
 
-    _KEEPS_HISTORY: ClassVar = False
-
-    def __init__(
-        self, factorizer=None, n_groups=5, *, unit_length=True, init="rows", n_init=10, random_state=None
-    ):
-        self.factorizer = factorizer
-        self.n_groups = n_groups
-        self.unit_length = unit_length
-        self.init = init
-        self.n_init = n_init
-        self.random_state = random_state
+    factorizer: Any = None
+    n_groups: int = option(5, check_integer, least=1)
+    _: KW_ONLY
+    unit_length: bool = option(True, check_flag)
+    init: str = option("rows", check_choice, choices=INITS)
+    n_init: int = option(10, check_integer, least=1)
+    random_state: Any = option(None, check_seed)
 
     def fit(self, X, y=None):
         """Fit the factorisation, if there is one, and group its components.
@@ -97,7 +96,7 @@ class CodebookGenerator(NotebookMixin, SavedMixin, BaseEstimator):
         -------
         self
         """
-        self._check_hyperparameters()
+        self._check_options()
         with unchanged_on_failure(self):
             X = validate_data(self, X, dtype=np.float64)
             self.factorizer_ = None if self.factorizer is None else clone(self.factorizer).fit(X)
@@ -116,12 +115,10 @@ class CodebookGenerator(NotebookMixin, SavedMixin, BaseEstimator):
             self.codebook_, self.centers_, self.starts_ = codebook, quantizer.components_, quantizer.starts_
         return self
 
-    def _check_hyperparameters(self):
+    def _check_options(self):
+        super()._check_options()
         if self.factorizer is not None:
             check_factorizer(self.factorizer)
-        check_integer("n_groups", self.n_groups, least=1)
-        check_flag("unit_length", self.unit_length)
-        self._quantizer()._check_hyperparameters()
 
     def _quantizer(self):
         return VectorQuantizer(
@@ -195,7 +192,7 @@ class CodebookGenerator(NotebookMixin, SavedMixin, BaseEstimator):
         ----------
         n_samples : int, default=1
         random_state : int, Generator, RandomState or None
-            Its own source of chance: the estimator's `random_state` belongs to `fit`.
+            Seed of this draw; the estimator's `random_state` is that of `fit`.
 
         Returns
         -------
@@ -209,12 +206,12 @@ class CodebookGenerator(NotebookMixin, SavedMixin, BaseEstimator):
         elements = np.stack([rng.choice(group, size=n_samples) for group in self.groups_], axis=1)
         return self.compose(elements), elements
 
-    def _sizes(self):
-        return [f"{len(self.codebook_)} elements in {self.n_groups} groups", *super()._sizes()]
+    def _sizes_in_words(self):
+        return [f"{len(self.codebook_)} elements in {self.n_groups} groups"]
 
     # -- files --------------------------------------------------------------------------------------
 
-    def _fitted_parameters(self):
+    def _fitted_arrays(self):
         check_is_fitted(self)
         return {
             "codebook": self.codebook_,
@@ -223,7 +220,7 @@ class CodebookGenerator(NotebookMixin, SavedMixin, BaseEstimator):
             "starts": self.starts_,
         }
 
-    def _set_parameters(self, codebook, labels, centers, starts):
+    def _set_fitted_arrays(self, codebook, labels, centers, starts):
         codebook = numbers("codebook", codebook)
         if codebook.ndim != 2 or np.shape(labels) != codebook.shape[:1]:
             raise ValueError("codebook must be a matrix, with one label per row")
@@ -234,13 +231,13 @@ class CodebookGenerator(NotebookMixin, SavedMixin, BaseEstimator):
         self.starts_ = parameter("starts", starts, self.centers_.shape)
         self.n_features_in_ = codebook.shape[1]
 
-    def _fitted_estimators(self):
-        return [] if self.factorizer_ is None else [self.factorizer_]
+    def _parts(self):
+        return {"factorizer": self.factorizer_}
 
-    def _set_fitted_estimators(self, parts):
-        if [type(part) for part in parts] != [type(each) for each in (self.factorizer,) if each is not None]:
+    def _set_parts(self, factorizer):
+        if type(factorizer) is not type(self.factorizer):
             raise ValueError("its factorizer is not of the class of its hyper-parameter")
-        self.factorizer_ = parts[0] if parts else None
+        self.factorizer_ = factorizer
 
 
 def _digits(number, groups, n_combinations):

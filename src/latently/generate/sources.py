@@ -9,19 +9,22 @@ model makes lie in a subspace, and no density tells them apart from others; that
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin, clone
+from sklearn.base import DensityMixin, clone
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from latently.core.saving import SavedMixin
-from latently.mixture._engine import as_generator, drawn_from, in_main_memory, unchanged_on_failure
-from latently.mixture._notebook import NotebookMixin
-from latently.mixture._validation import check_flag, check_integer, check_weights
+from latently.estimators.base import Estimator
+from latently.estimators.checks import check_flag, check_integer, check_weights
+from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.options import estimator
+from latently.estimators.randomness import as_generator, draw_from
+from latently.estimators.rows import in_main_memory
 
 
-class SourceDensity(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
+@estimator
+class SourceDensity(DensityMixin, Estimator):
     """Rows x = A s + b of a factorisation whose sources s have a density.
 
     Parameters
@@ -55,11 +58,8 @@ class SourceDensity(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
     ((10, 64), (1797,))
     """
 
-    _KEEPS_HISTORY: ClassVar = False
-
-    def __init__(self, factorizer, density):
-        self.factorizer = factorizer
-        self.density = density
+    factorizer: Any
+    density: Any
 
     def fit(self, X, y=None, sample_weight=None):
         """Fit the factorisation to the rows, then the density to their sources.
@@ -75,7 +75,7 @@ class SourceDensity(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         -------
         self
         """
-        self._check_hyperparameters()
+        self._check_options()
         for part in (self.factorizer, self.density):
             if sample_weight is not None and not has_fit_parameter(part, "sample_weight"):
                 raise ValueError(f"sample_weight was given, but {type(part).__name__}.fit takes none")
@@ -93,7 +93,7 @@ class SourceDensity(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
             self.factorizer_, self.density_ = factorizer, density
         return self
 
-    def _check_hyperparameters(self):
+    def _check_options(self):
         check_factorizer(self.factorizer)
         can = all(hasattr(self.density, method) for method in ("fit", "score_samples", "get_params"))
         if not can or isinstance(self.density, type):
@@ -126,7 +126,7 @@ class SourceDensity(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         ----------
         n_samples : int, default=1
         random_state : int, Generator, RandomState or None
-            Its own source of chance: those of the estimators belong to `fit`.
+            Seed of this draw; those of the estimators are those of `fit`.
         truncate : bool, default=False
             Whether negative entries of the rows become zero. Meant for pictures alone: rows that were
             truncated are no longer draws from the model.
@@ -142,7 +142,7 @@ class SourceDensity(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
         check_flag("truncate", truncate)
         if not hasattr(self.density_, "sample"):
             raise TypeError(f"sample needs a density that has it, but {type(self.density_).__name__} has not")
-        S, components = drawn_from(self.density_, n_samples, as_generator(random_state))
+        S, components = draw_from(self.density_, n_samples, as_generator(random_state))
         X = decoded(self.factorizer_, S)
         return np.maximum(X, 0.0) if truncate else X, components
 
@@ -200,24 +200,24 @@ class SourceDensity(NotebookMixin, SavedMixin, DensityMixin, BaseEstimator):
             )
         return A, b
 
-    def _sizes(self):
-        return [f"{self.n_sources_} sources", *super()._sizes()]
+    def _sizes_in_words(self):
+        return [f"{self.n_sources_} sources"]
 
     # -- files --------------------------------------------------------------------------------------
 
-    def _fitted_parameters(self):
+    def _fitted_arrays(self):
         check_is_fitted(self)
         return {}
 
-    def _set_parameters(self):
+    def _set_fitted_arrays(self):
         """There are none besides those of the parts."""
 
-    def _fitted_estimators(self):
-        return [self.factorizer_, self.density_]
+    def _parts(self):
+        return {"factorizer": self.factorizer_, "density": self.density_}
 
-    def _set_fitted_estimators(self, parts):
-        self.factorizer_, self.density_ = parts
-        if type(parts[0]) is not type(self.factorizer) or type(parts[1]) is not type(self.density):
+    def _set_parts(self, factorizer, density):
+        self.factorizer_, self.density_ = factorizer, density
+        if type(factorizer) is not type(self.factorizer) or type(density) is not type(self.density):
             raise ValueError("its parts are not of the classes of its hyper-parameters")
         self.n_features_in_ = self.factorizer_.n_features_in_
         if decoded(self.factorizer_, np.zeros((1, self.n_sources_))).shape != (1, self.n_features_in_):

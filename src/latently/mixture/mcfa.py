@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import KW_ONLY
+from typing import Any
 
 import numpy as np
 
-from latently.mixture._clusters import Clusters
-from latently.mixture._common import CommonFactorModel
-from latently.mixture._docs import shares_docs
+from latently.estimators.checks import check_flag, check_integer
+from latently.estimators.options import estimator, option
+from latently.mixture.base import MixtureEstimator
+from latently.mixture.factors import FactorMethods, checked_factors
+from latently.mixture.structure import CommonStructure, common_covariances
 
 
-@shares_docs
-class MCFA(Clusters, CommonFactorModel):
+@estimator
+class MCFA(FactorMethods, MixtureEstimator):
     """Mixture of common factor analysers: clusters in one common subspace.
 
     A component k is drawn with probability pi_k, factors z from N(xi_k, Omega_k), and x = A z + noise with
@@ -31,7 +34,7 @@ class MCFA(Clusters, CommonFactorModel):
     shared_covariance : bool, default=False
         Whether all components have one and the same covariance of the factors. Then they are told apart by
         their means alone, and there are far fewer parameters: worth a try where rows are few.
-    {shared}
+    {options}
 
     Attributes
     ----------
@@ -43,9 +46,9 @@ class MCFA(Clusters, CommonFactorModel):
         They may be singular: a component may have no variance along some factor.
     noise_variance_ : ndarray of shape (n_features,)
     means_ : ndarray of shape (n_components, n_features)
-        Worked out when asked for, as `covariances_`.
+        Computed on access, as is `covariances_`.
     covariances_ : ndarray of shape (n_components, n_features, n_features)
-    {fitted}
+    {attributes}
 
     Examples
     --------
@@ -59,84 +62,28 @@ class MCFA(Clusters, CommonFactorModel):
     25
     """
 
-    _PARAMETERS: ClassVar = {
-        "weights": "weights_init",
-        "loadings": "loadings_init",
-        "latent_means": "latent_means_init",
-        "latent_covariances": "latent_covariances_init",
-        "noise_variance": "noise_init",
-    }
-
-    def __init__(
-        self,
-        n_components=1,
-        n_factors=1,
-        *,
-        shared_covariance=False,
-        max_iter=1000,
-        tol=5e-8,
-        n_init="auto",
-        init="kmeans",
-        weights_init=None,
-        loadings_init=None,
-        latent_means_init=None,
-        latent_covariances_init=None,
-        noise_init=None,
-        noise_floor=1e-6,
-        accelerate="squarem",
-        batch_size=None,
-        learning_decay=0.7,
-        learning_offset=10.0,
-        checkpoint=None,
-        checkpoint_every=10,
-        block_size=None,
-        dtype="float64",
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-        callbacks=None,
-    ):
-        super().__init__(
-            n_factors=n_factors,
-            shared_covariance=shared_covariance,
-            max_iter=max_iter,
-            tol=tol,
-            n_init=n_init,
-            init=init,
-            weights_init=weights_init,
-            loadings_init=loadings_init,
-            latent_means_init=latent_means_init,
-            latent_covariances_init=latent_covariances_init,
-            noise_init=noise_init,
-            noise_floor=noise_floor,
-            accelerate=accelerate,
-            batch_size=batch_size,
-            learning_decay=learning_decay,
-            learning_offset=learning_offset,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            block_size=block_size,
-            dtype=dtype,
-            random_state=random_state,
-            warm_start=warm_start,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
-        self.n_components = n_components
+    n_components: int = option(1, check_integer, least=1)
+    n_factors: int = option(1, check_integer, least=1)
+    _: KW_ONLY
+    shared_covariance: bool = option(False, check_flag)
+    weights_init: Any = None
+    loadings_init: Any = None
+    latent_means_init: Any = None
+    latent_covariances_init: Any = None
+    noise_init: Any = None
 
     @classmethod
     def from_parameters(
-        cls, *, weights, loadings, latent_means, latent_covariances, noise_variance, shared_covariance=False
+        cls, *, weights, loadings, latent_means, latent_covariances, noise_variance, **options
     ):
         """A fitted estimator with known parameters, in the shapes of the fitted attributes.
 
-        The loadings are kept as they are; the normal form belongs to `fit`.
+        The loadings are kept as they are; `fit` makes them orthonormal. Any further keywords are those of the
+        constructor.
         """
         if np.ndim(weights) != 1 or np.ndim(loadings) != 2:
             raise ValueError("weights must have shape (n_components,) and loadings (n_features, n_factors)")
-        model = cls(len(weights), np.shape(loadings)[1], shared_covariance=shared_covariance)
-        model._check_hyperparameters()
-        return model._set_parameters(
+        return cls(len(weights), np.shape(loadings)[1], **options)._with_parameters(
             weights=weights,
             loadings=loadings,
             latent_means=latent_means,
@@ -144,12 +91,30 @@ class MCFA(Clusters, CommonFactorModel):
             noise_variance=noise_variance,
         )
 
-    def _shapes(self, D):
-        K, q = self.n_components, self.n_factors
-        return {
-            "weights": (K,),
-            "loadings": (D, q),
-            "latent_means": (K, q),
-            "latent_covariances": (K, q, q),
-            "noise_variance": (D,),
-        }
+    def _structure(self):
+        return CommonStructure(self.n_components, self.n_factors, bool(self.shared_covariance))
+
+    def _check_options(self):
+        super()._check_options()
+        check_loadings_given(self)
+
+    @property
+    def means_(self):
+        """(n_components, n_features) means, computed on access."""
+        return self._fitted_model().params.components.means
+
+    @property
+    def covariances_(self):
+        """(n_components, n_features, n_features) covariance matrices, computed on access."""
+        return common_covariances(self._fitted_model().params.components)
+
+    def inverse_transform(self, X):
+        """Expected rows for given factors, (n_samples, n_features): A z."""
+        return checked_factors(self, X) @ self.loadings_.T
+
+
+def check_loadings_given(model):
+    """Starting values of factors mean nothing without the loadings they belong to."""
+    for name in ("latent_means_init", "latent_covariances_init"):
+        if getattr(model, name) is not None and model.loadings_init is None:
+            raise ValueError(f"{name} needs loadings_init, which says what its factors mean")

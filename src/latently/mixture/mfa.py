@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import KW_ONLY
+from typing import Any
 
 import numpy as np
 
-from latently.mixture._clusters import Clusters
-from latently.mixture._docs import shares_docs
-from latently.mixture._factors import FactorMixture
-from latently.mixture._validation import check_choice, check_flag
+from latently.estimators.checks import check_choice, check_flag, check_integer
+from latently.estimators.options import estimator, option
+from latently.mixture.base import MixtureEstimator
+from latently.mixture.factors import FactorMethods
+from latently.mixture.structure import LowRankStructure, low_rank_covariances
 
 _ISOTROPIC = {"diagonal": False, "isotropic": True}
 
 
-@shares_docs
-class MFA(Clusters, FactorMixture):
+@estimator
+class MFA(FactorMethods, MixtureEstimator):
     """Mixture of factor analysers.
 
     A component k is drawn with probability pi_k, factors z from N(0, I), and
@@ -32,7 +34,7 @@ class MFA(Clusters, FactorMixture):
         Whether the noise variance differs between features. "isotropic" is :class:`MPPCA`.
     shared_noise : bool, default=False
         Whether all components share one noise variance.
-    {shared}
+    {options}
 
     Attributes
     ----------
@@ -41,8 +43,8 @@ class MFA(Clusters, FactorMixture):
     loadings_ : ndarray of shape (n_components, n_features, n_factors)
     noise_variance_ : ndarray of shape (n_components, n_features)
     covariances_ : ndarray of shape (n_components, n_features, n_features)
-        Worked out when asked for.
-    {fitted}
+        Computed on access.
+    {attributes}
 
     Examples
     --------
@@ -56,90 +58,36 @@ class MFA(Clusters, FactorMixture):
     38
     """
 
-    _PARAMETERS: ClassVar = {
-        "weights": "weights_init",
-        "means": "means_init",
-        "loadings": "loadings_init",
-        "noise_variance": "noise_init",
-    }
-
-    def __init__(
-        self,
-        n_components=1,
-        n_factors=1,
-        *,
-        noise="diagonal",
-        shared_noise=False,
-        max_iter=1000,
-        tol=5e-8,
-        n_init="auto",
-        init="kmeans",
-        weights_init=None,
-        means_init=None,
-        loadings_init=None,
-        noise_init=None,
-        noise_floor=1e-6,
-        accelerate="squarem",
-        batch_size=None,
-        learning_decay=0.7,
-        learning_offset=10.0,
-        checkpoint=None,
-        checkpoint_every=10,
-        block_size=None,
-        dtype="float64",
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-        callbacks=None,
-    ):
-        super().__init__(
-            n_factors=n_factors,
-            max_iter=max_iter,
-            tol=tol,
-            n_init=n_init,
-            init=init,
-            means_init=means_init,
-            loadings_init=loadings_init,
-            noise_init=noise_init,
-            noise_floor=noise_floor,
-            accelerate=accelerate,
-            batch_size=batch_size,
-            learning_decay=learning_decay,
-            learning_offset=learning_offset,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            block_size=block_size,
-            dtype=dtype,
-            random_state=random_state,
-            warm_start=warm_start,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
-        self.n_components = n_components
-        self.weights_init = weights_init
-        self.noise = noise
-        self.shared_noise = shared_noise
+    n_components: int = option(1, check_integer, least=1)
+    n_factors: int = option(1, check_integer, least=0)
+    _: KW_ONLY
+    noise: str = option("diagonal", check_choice, choices=tuple(_ISOTROPIC))
+    shared_noise: bool = option(False, check_flag)
+    weights_init: Any = None
+    means_init: Any = None
+    loadings_init: Any = None
+    noise_init: Any = None
 
     @classmethod
-    def from_parameters(
-        cls, *, weights, means, loadings, noise_variance, noise="diagonal", shared_noise=False
-    ):
-        """A fitted estimator with known parameters, in the shapes of the fitted attributes."""
-        K, q = _sizes(weights, loadings)
-        model = cls(K, q, noise=noise, shared_noise=shared_noise)
-        return _fitted(model, weights, means, loadings, noise_variance)
+    def from_parameters(cls, *, weights, means, loadings, noise_variance, **options):
+        """A fitted estimator with known parameters, in the shapes of the fitted attributes.
 
-    def _check_hyperparameters(self):
-        super()._check_hyperparameters()
-        check_choice("noise", self.noise, _ISOTROPIC)
-        check_flag("shared_noise", self.shared_noise)
+        Any further keywords are those of the constructor.
+        """
+        return from_low_rank(cls, weights, means, loadings, noise_variance, options)
 
-    def _noise(self):
-        return _ISOTROPIC[self.noise], bool(self.shared_noise)
+    def _structure(self):
+        isotropic = _ISOTROPIC[self.noise]
+        return LowRankStructure(self.n_components, self.n_factors, isotropic, bool(self.shared_noise))
+
+    @property
+    def covariances_(self):
+        """(n_components, n_features, n_features) covariance matrices, computed on access."""
+        return low_rank_covariances(self._fitted_model().params.components)
 
 
-@shares_docs
-class MPPCA(MFA):
+@estimator
+class MPPCA(FactorMethods, MixtureEstimator):
     """Mixture of probabilistic principal component analysers.
 
     As :class:`MFA`, with noise of equal variance in all features: x = mu_k + W_k z + noise,
@@ -153,7 +101,7 @@ class MPPCA(MFA):
         Number of factors q of each component. With 0 this is a spherical Gaussian mixture.
     shared_noise : bool, default=False
         Whether all components share one noise variance.
-    {shared}
+    {options}
 
     Attributes
     ----------
@@ -163,8 +111,8 @@ class MPPCA(MFA):
     noise_variance_ : ndarray of shape (n_components, n_features)
         The same in each row of it.
     covariances_ : ndarray of shape (n_components, n_features, n_features)
-        Worked out when asked for.
-    {fitted}
+        Computed on access.
+    {attributes}
 
     Examples
     --------
@@ -178,81 +126,35 @@ class MPPCA(MFA):
     29
     """
 
-    def __init__(
-        self,
-        n_components=1,
-        n_factors=1,
-        *,
-        shared_noise=False,
-        max_iter=1000,
-        tol=5e-8,
-        n_init="auto",
-        init="kmeans",
-        weights_init=None,
-        means_init=None,
-        loadings_init=None,
-        noise_init=None,
-        noise_floor=1e-6,
-        accelerate="squarem",
-        batch_size=None,
-        learning_decay=0.7,
-        learning_offset=10.0,
-        checkpoint=None,
-        checkpoint_every=10,
-        block_size=None,
-        dtype="float64",
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-        callbacks=None,
-    ):
-        super().__init__(
-            n_components,
-            n_factors,
-            noise="isotropic",
-            shared_noise=shared_noise,
-            max_iter=max_iter,
-            tol=tol,
-            n_init=n_init,
-            init=init,
-            weights_init=weights_init,
-            means_init=means_init,
-            loadings_init=loadings_init,
-            noise_init=noise_init,
-            noise_floor=noise_floor,
-            accelerate=accelerate,
-            batch_size=batch_size,
-            learning_decay=learning_decay,
-            learning_offset=learning_offset,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            block_size=block_size,
-            dtype=dtype,
-            random_state=random_state,
-            warm_start=warm_start,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
+    n_components: int = option(1, check_integer, least=1)
+    n_factors: int = option(1, check_integer, least=0)
+    _: KW_ONLY
+    shared_noise: bool = option(False, check_flag)
+    weights_init: Any = None
+    means_init: Any = None
+    loadings_init: Any = None
+    noise_init: Any = None
 
     @classmethod
-    def from_parameters(cls, *, weights, means, loadings, noise_variance, shared_noise=False):
-        """A fitted estimator with known parameters, in the shapes of the fitted attributes."""
-        K, q = _sizes(weights, loadings)
-        model = cls(K, q, shared_noise=shared_noise)
-        return _fitted(model, weights, means, loadings, noise_variance)
+    def from_parameters(cls, *, weights, means, loadings, noise_variance, **options):
+        """A fitted estimator with known parameters, in the shapes of the fitted attributes.
+
+        Any further keywords are those of the constructor.
+        """
+        return from_low_rank(cls, weights, means, loadings, noise_variance, options)
+
+    def _structure(self):
+        return LowRankStructure(self.n_components, self.n_factors, True, bool(self.shared_noise))
+
+    covariances_ = MFA.covariances_
 
 
-def _sizes(weights, loadings):
-    """Components and factors that the arrays speak of."""
+def from_low_rank(cls, weights, means, loadings, noise_variance, options):
+    """A fitted mixture of the class, of the sizes that the arrays have."""
     if np.ndim(weights) != 1 or np.ndim(loadings) < 2:
         raise ValueError(
             "weights must have shape (n_components,) and loadings (n_components, n_features, n_factors)"
         )
-    return len(weights), np.shape(loadings)[-1]
-
-
-def _fitted(model, weights, means, loadings, noise_variance):
-    model._check_hyperparameters()
-    return model._set_parameters(
+    return cls(len(weights), np.shape(loadings)[-1], **options)._with_parameters(
         weights=weights, means=means, loadings=loadings, noise_variance=noise_variance
     )

@@ -1,4 +1,4 @@
-"""Mixtures of mixtures of Gaussians, with rows dealt to the components of the top layer.
+"""Mixtures of mixtures of Gaussians, with rows assigned to the components of the top layer.
 
     k ~ pi,   j | k ~ rho_k,   x | k, j ~ N(mu_kj, Sigma_kj)
 
@@ -7,50 +7,89 @@ fitted with hard assignment at the top: what is maximised is
 
     sum_n max_k ln pi_k p_k(x_n),     p_k(x) = sum_j rho_kj N(x; mu_kj, Sigma_kj)
 
-Dealing rows anew raises it at fixed parameters, and EM in every component raises it at fixed rows, so a
+Reassigning rows raises it at fixed parameters, and EM in every component raises it at fixed assignments, so a
 step of both never lowers it (classification EM; Celeux & Govaert, 1992). Formulas: docs/nested_mixture.md.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import Array, like, namespace
-from latently.distributions.mixture import Mixture, MixtureParams, responsibilities
-from latently.mixture._base import MixtureBase
-from latently.mixture._clusters import Clusters
-from latently.mixture._docs import shares_docs
-from latently.mixture._engine import for_method
-from latently.mixture._validation import check_choice, check_integer, check_labels, check_mixing_weights
-from latently.mixture.gaussian import _TYPES, GaussianMixture
+from latently.backend.namespace import like, namespace, to_numpy
+from latently.core.tree import mapped
+from latently.distributions.groups import HardGroups, by_group, joint_weights, split_weights
+from latently.distributions.mixture import MixtureParams, responsibilities
+from latently.estimators.checks import check_choice, check_integer, check_locations, check_mixing_weights
+from latently.estimators.labels import component_labels
+from latently.estimators.options import estimator, option
+from latently.estimators.parameters import Parameter
+from latently.estimators.rows import for_method, rows_of
+from latently.mixture.base import LOG_LIKELIHOOD, MixtureEstimator
+from latently.mixture.gaussian import GaussianMixture
+from latently.mixture.structure import COVARIANCE_TYPES, GaussianStructure
 
 
 @dataclass(frozen=True)
-class DealingMixture(Mixture):
-    """The kernel: a flat mixture whose components come in groups, each row being of one group alone."""
+class NestedStructure(GaussianStructure):
+    """K groups of J Gaussians; `n_components` is K J."""
 
-    n_groups: int = 1
+    n_groups: int = 1  # type: ignore[assignment]
 
-    def dealt(self, log_joint: Array, allowed: Array | None) -> Array:
-        """(n, K J) bool: the sub-components of the one component to which each row is dealt."""
-        xp = namespace(log_joint)
-        if allowed is not None:
-            log_joint = xp.where(allowed.T, log_joint, -xp.inf)
-        n_flat, n = log_joint.shape
-        grouped = xp.reshape(log_joint, (self.n_groups, n_flat // self.n_groups, n))
-        largest = xp.max(grouped, axis=1)
-        below = grouped - xp.where(xp.isfinite(largest), largest, 0.0)[:, None, :]
-        best = xp.argmax(largest + xp.log(xp.sum(xp.exp(xp.clip(below, min=-700.0)), axis=1)), axis=0)
-        group_of = like(np.repeat(np.arange(self.n_groups), n_flat // self.n_groups), best)
-        return best[:, None] == group_of[None, :]
+    @property
+    def parameters(self):
+        return (
+            Parameter("weights", "weights_init", ("K",), check_mixing_weights),
+            Parameter("subweights", "subweights_init", ("K", "J"), check_rows_of_weights),
+            Parameter("means", "means_init", ("K", "J", "D"), check_locations),
+            Parameter("covariances", "covariances_init", self._covariance_shape(), self.type.check),
+        )
+
+    def _covariance_shape(self):
+        return self.type.shape if self.type.shape[0] != "K" else ("K", "J", *self.type.shape[1:])
+
+    def sizes(self, n_features):
+        return {"K": self.n_groups, "J": self.n_components // self.n_groups, "D": n_features}
+
+    def kernel(self, family, dtype):
+        return HardGroups(family, dtype, self.n_groups)
+
+    def to_kernel(self, fitted):
+        xp = namespace(fitted["means"])
+
+        def flat(array):
+            return xp.reshape(array, (self.n_components, *array.shape[2:]))
+
+        covariances = fitted["covariances"] if self.type.shape[0] != "K" else flat(fitted["covariances"])
+        weights = joint_weights(fitted["weights"], fitted["subweights"])
+        return MixtureParams(weights, self.type.components(flat(fitted["means"]), covariances))
+
+    def from_kernel(self, params):
+        weights, subweights = split_weights(params.weights, self.n_groups)
+        covariances = self.type.covariances(params.components)
+        return {
+            "weights": weights,
+            "subweights": subweights,
+            "means": by_group(params.components.means, self.n_groups),
+            "covariances": covariances if self.type.shape[0] != "K" else by_group(covariances, self.n_groups),
+        }
+
+    def start_means(self, given):
+        return given["means"].reshape(self.n_components, -1) if "means" in given else None
 
 
-@shares_docs
-class NestedMixture(Clusters, MixtureBase):
+def check_rows_of_weights(shown_as, array):
+    """Weights (K, J) of which each row sums to one."""
+    return np.stack(
+        [check_mixing_weights(f"{shown_as} of component {k}", row) for k, row in enumerate(array)]
+    )
+
+
+@estimator
+class NestedMixture(MixtureEstimator):
     """Mixture of Gaussian mixtures: the dual-layer mixture of Gaussians.
 
     A component k is drawn with probability pi_k, one of its sub-components j with probability rho_kj, then x
@@ -58,7 +97,7 @@ class NestedMixture(Clusters, MixtureBase):
 
     In the fit every row belongs to one component: what rises at every step, and what `history_` holds, is the
     mean over rows of max_k ln pi_k p_k(x). It is ln p(x) plus the log probability of the likeliest component,
-    so components are drawn apart and sub-components are left to overlap.
+    so components are pushed apart, while sub-components may overlap.
 
     Parameters
     ----------
@@ -69,7 +108,7 @@ class NestedMixture(Clusters, MixtureBase):
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         Whether each sub-component has its own covariance matrix, all of the model share one, each has its own
         variances of the features, or each has one variance.
-    {shared}
+    {options}
 
     Attributes
     ----------
@@ -80,16 +119,15 @@ class NestedMixture(Clusters, MixtureBase):
     covariances_ : ndarray
         (n_components, n_subcomponents, n_features, n_features) if "full", (n_features, n_features) if "tied",
         (n_components, n_subcomponents, n_features) if "diag", (n_components, n_subcomponents) if "spherical".
-    n_iter_, n_passes_, converged_, n_features_in_, feature_names_in_
-        As of `GaussianMixture`.
     history_ : ndarray of shape (n_iter + 1,)
         The mean over rows of max_k ln pi_k p_k(x), of the starting values and after every step; it never
         falls. `score` is the log density, which is higher.
+    {attributes}
 
     Notes
     -----
-    Rows are first dealt by a `GaussianMixture` of `n_components`, and dealt anew at every step. With `y` they
-    stay in the component it names: `fit(X, GaussianMixture(K).fit_predict(X))` deals them once.
+    Rows are first assigned by a `GaussianMixture` of `n_components`, and reassigned at every step. With
+    `y` they stay in the component it names: `fit(X, GaussianMixture(K).fit_predict(X))` assigns them once.
 
     Examples
     --------
@@ -104,85 +142,38 @@ class NestedMixture(Clusters, MixtureBase):
     (4, True)
     """
 
-    _OBJECTIVE: ClassVar = "mean over rows of max ln pi_k p_k(x)"  # what `history_` holds
-    _PARAMETERS: ClassVar = {
-        "weights": "weights_init",
-        "subweights": "subweights_init",
-        "means": "means_init",
-        "covariances": "covariances_init",
-    }
+    n_components: int = option(1, check_integer, least=1)
+    n_subcomponents: int = option(2, check_integer, least=1)
+    _: KW_ONLY
+    covariance_type: str = option("full", check_choice, choices=tuple(COVARIANCE_TYPES))
+    weights_init: Any = None
+    subweights_init: Any = None
+    means_init: Any = None
+    covariances_init: Any = None
 
-    def __init__(
-        self,
-        n_components=1,
-        n_subcomponents=2,
-        *,
-        covariance_type="full",
-        max_iter=1000,
-        tol=5e-8,
-        n_init="auto",
-        init="kmeans",
-        weights_init=None,
-        subweights_init=None,
-        means_init=None,
-        covariances_init=None,
-        noise_floor=1e-6,
-        accelerate="squarem",
-        batch_size=None,
-        learning_decay=0.7,
-        learning_offset=10.0,
-        checkpoint=None,
-        checkpoint_every=10,
-        block_size=None,
-        dtype="float64",
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-        callbacks=None,
-    ):
-        super().__init__(
-            max_iter=max_iter,
-            tol=tol,
-            n_init=n_init,
-            init=init,
-            noise_floor=noise_floor,
-            accelerate=accelerate,
-            batch_size=batch_size,
-            learning_decay=learning_decay,
-            learning_offset=learning_offset,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            block_size=block_size,
-            dtype=dtype,
-            random_state=random_state,
-            warm_start=warm_start,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
-        self.n_components = n_components
-        self.n_subcomponents = n_subcomponents
-        self.covariance_type = covariance_type
-        self.weights_init = weights_init
-        self.subweights_init = subweights_init
-        self.means_init = means_init
-        self.covariances_init = covariances_init
+    objective = replace(LOG_LIKELIHOOD, name="mean over rows of max ln pi_k p_k(x)")
 
     @classmethod
-    def from_parameters(cls, *, weights, subweights, means, covariances, covariance_type="full"):
-        """A fitted estimator with known parameters, in the shapes of the fitted attributes."""
+    def from_parameters(cls, *, weights, subweights, means, covariances, **options):
+        """A fitted estimator with known parameters, in the shapes of the fitted attributes.
+
+        Any further keywords are those of the constructor.
+        """
         shape = np.shape(subweights)
         if len(shape) != 2 or 0 in shape:
             raise ValueError(
                 f"subweights must have a row for each component and a column for each sub-component, "
                 f"not shape {shape}"
             )
-        model = cls(*shape, covariance_type=covariance_type)
-        model._check_hyperparameters()
-        return model._set_parameters(
+        return cls(*shape, **options)._with_parameters(
             weights=weights, subweights=subweights, means=means, covariances=covariances
         )
 
-    # -- using a fitted model -----------------------------------------------------------------------
+    def _structure(self):
+        flat = self.n_components * self.n_subcomponents
+        return NestedStructure(flat, self.covariance_type, self.n_components)
+
+    # -- using a fitted model -------------------------------------------------------------------------
 
     def collapse(self):
         """The same density as one flat mixture of all sub-components.
@@ -192,12 +183,11 @@ class NestedMixture(Clusters, MixtureBase):
         GaussianMixture
             Fitted; sub-component j of component k is its component k * n_subcomponents + j.
         """
-        params = self._parameters_in_main_memory()
-        fitted = _TYPES[self.covariance_type].from_kernel(params.components)
+        params = mapped(to_numpy, self._fitted_model().params)
         flat = GaussianMixture.from_parameters(
             weights=params.weights,
             means=params.components.means,
-            covariances=fitted,
+            covariances=COVARIANCE_TYPES[self.covariance_type].covariances(params.components),
             covariance_type=self.covariance_type,
         )
         if hasattr(self, "feature_names_in_"):
@@ -206,22 +196,22 @@ class NestedMixture(Clusters, MixtureBase):
 
     def predict_proba(self, X, *, out=None):
         """Posterior probability of each component of the top layer, (n_samples, n_components)."""
-        return self._rows_of(X, component_probabilities, out=out)
+        return rows_of(self, X, component_probabilities, out=out)
 
     def predict(self, X, *, out=None):
         """The most probable component of the top layer of each row."""
-        return self._rows_of(X, best_component, out=out)
+        return rows_of(self, X, best_component, out=out)
 
     def subcomponent_proba(self, X, *, out=None):
         """Posterior probability of each sub-component, (n_samples, n_components, n_subcomponents).
 
         Their sums over sub-components are `predict_proba`.
         """
-        return self._rows_of(X, subcomponent_probabilities, out=out)
+        return rows_of(self, X, subcomponent_probabilities, out=out)
 
     def predict_subcomponents(self, X, *, out=None):
         """The most probable sub-component of the component that `predict` gives, counted from 0 in each."""
-        return self._rows_of(X, best_subcomponent, out=out)
+        return rows_of(self, X, best_subcomponent, out=out)
 
     def sample(self, n_samples=1, *, random_state=None):
         """Draw rows from the model.
@@ -230,7 +220,7 @@ class NestedMixture(Clusters, MixtureBase):
         ----------
         n_samples : int, default=1
         random_state : int, Generator, RandomState or None
-            Its own source of chance: the estimator's `random_state` belongs to `fit`.
+            Seed of this draw; the estimator's `random_state` is that of `fit`.
 
         Returns
         -------
@@ -241,53 +231,32 @@ class NestedMixture(Clusters, MixtureBase):
         X, flat = super().sample(n_samples, random_state=random_state)
         return X, flat // self.n_subcomponents
 
-    def _sizes(self):
-        components, *others = super()._sizes()
-        return [f"{components} of {self.n_subcomponents} sub-components each", *others]
+    def _sizes_in_words(self):
+        plural = "" if self.n_components == 1 else "s"
+        return [f"{self.n_components} component{plural} of {self.n_subcomponents} sub-components each"]
 
-    # -- for the engine -----------------------------------------------------------------------------
+    # -- fitting --------------------------------------------------------------------------------------
 
-    def _check_hyperparameters(self):
-        check_integer("n_components", self.n_components, least=1)
-        check_integer("n_subcomponents", self.n_subcomponents, least=1)
-        super()._check_hyperparameters()
-        check_choice("covariance_type", self.covariance_type, _TYPES)
-
-    def _n_components(self):
-        """Of the flat mixture."""
-        return self.n_components * self.n_subcomponents
-
-    def _n_classes(self):
-        return self.n_components
-
-    def _known(self, y, n_rows, *, reset):
-        allowed = check_labels(y, n_rows, self.n_components)
+    def _allowed(self, y, n_rows, *, reset):
+        allowed = component_labels(y, n_rows, self.n_components)
         return None if allowed is None else np.repeat(allowed, self.n_subcomponents, axis=1)
 
-    def _family(self, floor):
-        return _TYPES[self.covariance_type].family(floor)
-
-    def _mixture(self, family):
-        return DealingMixture(family, self.dtype, self.n_components)
-
-    def _summarised(self, data):
-        sweep, summary = super()._summarised(data)
-        if summary.n_rows < self._n_components():
+    def _check_rows(self, n_rows, structure):
+        if n_rows < structure.n_components:
             raise ValueError(
                 f"n_components={self.n_components} times n_subcomponents={self.n_subcomponents} must not be "
-                f"larger than n_samples={summary.n_rows}"
+                f"larger than n_samples={n_rows}"
             )
-        return sweep, summary
 
     def _start(self, problem, progress=None):
         sample = problem.summary.sample
         given = self.means_init is not None or (self.warm_start and hasattr(self, "history_"))
         if not given and self.n_components > 1:
-            dealt = replace(sample, allowed=self._first_dealt(sample))
-            problem = replace(problem, summary=replace(problem.summary, sample=dealt))
+            assigned = replace(sample, allowed=self._first_assignment(sample))
+            problem = replace(problem, summary=replace(problem.summary, sample=assigned))
         return super()._start(problem, progress)
 
-    def _first_dealt(self, sample):
+    def _first_assignment(self, sample):
         """(n, K J) bool: sub-components of the likeliest component in a mixture of K Gaussians."""
         J = self.n_subcomponents
         allowed = None if sample.allowed is None else sample.allowed[:, ::J]
@@ -301,61 +270,13 @@ class NestedMixture(Clusters, MixtureBase):
             random_state=self.random_state,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of constant features the fit itself tells
+            warnings.simplefilter("ignore")  # the fit itself reports constant features
             top.fit(sample.X, allowed, sample.weight)
         probability = top.predict_proba(sample.X)
         if allowed is not None:
             probability = np.where(allowed, probability, -1.0)
-        dealt = np.argmax(probability, axis=1)[:, None] == np.arange(self.n_components)
-        return np.repeat(dealt, J, axis=1)
-
-    def _given_starts(self, D):
-        given = super()._given_starts(D)
-        if "means" in given:
-            given["means"] = given["means"].reshape(-1, D)  # as starts are made of them
-        return given
-
-    def _shapes(self, D):
-        K, J = self.n_components, self.n_subcomponents
-        covariances = _TYPES[self.covariance_type].shape(K * J, D)
-        if self.covariance_type != "tied":
-            covariances = (K, J, *covariances[1:])
-        return {"weights": (K,), "subweights": (K, J), "means": (K, J, D), "covariances": covariances}
-
-    def _to_kernel(self, fitted):
-        flat = self._n_components()
-        xp = namespace(fitted["means"])
-        weights = xp.reshape(fitted["weights"][:, None] * fitted["subweights"], (flat,))
-        means = xp.reshape(fitted["means"], (flat, fitted["means"].shape[-1]))
-        covariances = fitted["covariances"]
-        if self.covariance_type != "tied":
-            covariances = xp.reshape(covariances, (flat, *covariances.shape[2:]))
-        return MixtureParams(weights, _TYPES[self.covariance_type].to_kernel(means, covariances))
-
-    def _from_kernel(self, params):
-        means = params.components.means
-        xp, shapes = namespace(means), self._shapes(means.shape[-1])
-        joint = xp.reshape(params.weights, shapes["subweights"])
-        weights = xp.sum(joint, axis=1)
-        alive = (weights > 0)[:, None]  # the weights of sub-components mean nothing where no row is
-        subweights = xp.where(alive, joint / xp.where(alive, weights[:, None], 1.0), 1 / self.n_subcomponents)
-        covariances = _TYPES[self.covariance_type].from_kernel(params.components)
-        return {
-            "weights": weights,
-            "subweights": subweights,
-            "means": xp.reshape(means, shapes["means"]),
-            "covariances": xp.reshape(covariances, shapes["covariances"]),
-        }
-
-    def _validated(self, name, value, D, shown_as):
-        array = super()._validated(name, value, D, shown_as)
-        if name == "subweights":
-            return np.stack(
-                [check_mixing_weights(f"{shown_as} of component {k}", row) for k, row in enumerate(array)]
-            )
-        if name == "covariances":
-            return _TYPES[self.covariance_type].check(shown_as, array)
-        return array
+        assigned = np.argmax(probability, axis=1)[:, None] == np.arange(self.n_components)
+        return np.repeat(assigned, J, axis=1)
 
 
 @for_method("subcomponent_proba")

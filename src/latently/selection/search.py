@@ -22,18 +22,20 @@ from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, ParameterGrid, check_cv
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing
 from threadpoolctl import ThreadpoolController
 
 from latently.backend.placement import one_blas_thread, row_threads
-from latently.mixture._engine import information_criteria
-from latently.mixture._validation import (
+from latently.estimators.checks import (
     check_choice,
     check_flag,
     check_integer,
     check_seed,
     check_weights,
 )
+from latently.estimators.criteria import information_criteria
+from latently.estimators.data import is_dask
+from latently.estimators.randomness import as_random_state
 from latently.selection.nesting import is_nested, start_from
 from latently.selection.result import CRITERIA, Selection, cell_name
 
@@ -117,7 +119,7 @@ def select(
     check_choice("criterion", criterion, CRITERIA)
     _check_estimator(estimator, criterion)
     check_flag("warm_starts", warm_starts)
-    check_seed(random_state)
+    check_seed("random_state", random_state)
     if not isinstance(verbose, (bool, np.bool_)):
         check_integer("verbose", verbose, least=0)
     n_jobs = _checked_jobs(n_jobs, X)
@@ -170,7 +172,7 @@ def _checked_jobs(n_jobs, X):
         if effective_n_jobs(None) > 1:  # by joblib.parallel_config
             return effective_n_jobs(None)
         here_only = not (isinstance(X, (list, tuple, np.ndarray, str, os.PathLike)) or hasattr(X, "iloc"))
-        return 1 if here_only or _is_dask(X) else None
+        return 1 if here_only or is_dask(X) else None
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0:
         raise ValueError(f"n_jobs must be None, a number of jobs or -1 for every core, not {n_jobs!r}")
     return int(n_jobs)
@@ -200,7 +202,7 @@ def _checked_cells(estimator, grid):
 
 
 def _drawn_seed(random_state):
-    return check_random_state(random_state).randint(2**31 - 1)
+    return as_random_state(random_state).randint(2**31 - 1)
 
 
 def _held_out_parts(criterion, cv, X, seed):
@@ -215,7 +217,7 @@ def _held_out_parts(criterion, cv, X, seed):
 
 
 def _check_can_be_taken(what, criterion, X):
-    if _is_dask(X) or issparse(X) or not (hasattr(X, "shape") and hasattr(X, "__getitem__")):
+    if is_dask(X) or issparse(X) or not (hasattr(X, "shape") and hasattr(X, "__getitem__")):
         raise TypeError(
             f"criterion={criterion!r} takes {what} of X by their numbers, which {type(X).__name__} does not "
             "allow; give an array or a data frame, or choose 'bic', 'aic' or 'icl'"
@@ -261,10 +263,6 @@ def _row_count(X):
     if not hasattr(X, "shape") or not isinstance(X.shape[0], Integral):
         raise TypeError("sample_weight needs X in memory: an array or a data frame")
     return X.shape[0]
-
-
-def _is_dask(X):
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
 
 
 # -- one fit ---------------------------------------------------------------------------------------------

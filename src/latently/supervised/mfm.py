@@ -1,14 +1,16 @@
-"""Mixtures of factor models with a label that hangs on the factors."""
+"""Mixtures of factor models with a label that depends on the factors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, namespace, to_numpy
+from latently.core.drivers import LOG_LIKELIHOOD
 from latently.distributions.labelled import (
     LabelledMixture,
     LabelledParams,
@@ -16,12 +18,54 @@ from latently.distributions.labelled import (
     class_probabilities,
 )
 from latently.distributions.responsibilities import normalise
-from latently.mixture._clusters import most_probable, probabilities
-from latently.mixture._docs import shares_docs
-from latently.mixture._engine import for_method, in_main_memory
-from latently.mixture._factors import FactorMixture, averaged_factors
-from latently.mixture._validation import check_integer, check_number, numbers
-from latently.supervised._mixtures import ClassifyingMixture
+from latently.estimators.checks import check_integer, check_locations, check_number, numbers
+from latently.estimators.options import estimator, option
+from latently.estimators.parameters import Parameter
+from latently.estimators.rows import for_method, in_main_memory, rows_of
+from latently.mixture.base import MixtureEstimator, most_probable, probabilities
+from latently.mixture.factors import FactorMethods, averaged_factors, rows_of_factors
+from latently.mixture.mfa import MFA
+from latently.mixture.structure import LowRankStructure
+from latently.supervised import labelled
+from latently.supervised.classifier import DensityClassifier, check_threshold
+
+
+@dataclass(frozen=True)
+class LabelledStructure(LowRankStructure):
+    """L isotropic factor models, and a probit of the factors for every question about the class."""
+
+    n_classes: int = 2
+    emphasis: float = 1.0  # weight of the labels
+
+    @property
+    def n_questions(self):
+        return self.n_classes if self.n_classes > 2 else 1
+
+    @property
+    def parameters(self):
+        return (
+            *super().parameters,
+            Parameter("coef", "coef_init", ("J", "q"), check_locations),
+            Parameter("intercept", "intercept_init", ("J",), check_locations),
+        )
+
+    def sizes(self, n_features):
+        return {**super().sizes(n_features), "J": self.n_questions}
+
+    @property
+    def start_dimensions(self):
+        return self.n_factors  # some random starts: k-means may find the classes, which components are not
+
+    def kernel(self, family, dtype):
+        n_classes = max(2, self.n_classes)
+        return LabelledMixture(family, dtype, n_classes=n_classes, emphasis=self.emphasis)
+
+    def to_kernel(self, fitted):
+        plain = super().to_kernel(fitted)
+        return LabelledParams(plain.weights, plain.components, fitted["coef"], fitted["intercept"])
+
+    def from_kernel(self, params):
+        return {**super().from_kernel(params), "coef": params.coef, "intercept": params.intercept}
 
 
 @dataclass(frozen=True)
@@ -46,12 +90,12 @@ class Risks:
     clustering: np.ndarray
 
 
-@shares_docs
-class MFMClassifier(ClassifyingMixture, FactorMixture):
+@estimator
+class MFMClassifier(DensityClassifier, ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEstimator):
     """Mixture of factor models with a probit label (MFM): factors that describe and discriminate.
 
     A component l is drawn with probability pi_l, factors y from N(0, I), and x = G_l y + mu_l + noise with
-    noise ~ N(0, sigma_l^2 I). The label hangs on the factors alone: of two classes, the second has
+    noise ~ N(0, sigma_l^2 I). The label depends on the factors alone: of two classes, the second has
     probability Phi(w'y + b). So a few factors must tell both what a row looks like and to which class it
     belongs. Without labels this is MPPCA.
 
@@ -70,7 +114,7 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
         likelihood; more makes factors that tell classes apart at the cost of describing rows.
     reject_below : float, optional
         Rows whose log density is below are rejected by `predict`. See also `calibrate_rejection`.
-    {shared}
+    {options}
 
     Attributes
     ----------
@@ -84,15 +128,15 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
         w of the second of two classes, or of each of more.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     covariances_ : ndarray of shape (n_components, n_features, n_features)
-        Worked out when asked for.
+        Computed on access.
     reject_below_ : float
-    {fitted}
+    {attributes}
 
     Notes
     -----
-    The factors of each component can be turned about w without changing the density of rows and labels. So
+    The factors of each component can be rotated about w without changing the density of rows and labels. So
     with several components and three factors or more, `transform`, plain `reconstruct` and the risk
-    `dimension` hang on the turn that was found, except where `clustering` risk is nil.
+    `dimension` depend on the rotation that was found, except where the `clustering` risk is zero.
 
     Examples
     --------
@@ -107,92 +151,37 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
     (569, 4)
     """
 
-    _LEAST_CLASSES: ClassVar = 2
-    _OBJECTIVE: ClassVar = "objective per row"  # of rows and labels, these with their weight
-    _PARAMETERS: ClassVar = {
-        "weights": "weights_init",
-        "means": "means_init",
-        "loadings": "loadings_init",
-        "noise_variance": "noise_init",
-        "coef": "coef_init",
-        "intercept": "intercept_init",
-    }
+    n_components: int = option(1, check_integer, least=1)
+    n_factors: int = option(1, check_integer, least=1)
+    _: KW_ONLY
+    discriminative_weight: float = option(1.0, check_number, least=0)
+    reject_below: float | None = option(None, check_threshold)
+    weights_init: Any = None
+    means_init: Any = None
+    loadings_init: Any = None
+    noise_init: Any = None
+    coef_init: Any = None
+    intercept_init: Any = None
 
-    def __init__(
-        self,
-        n_components=1,
-        n_factors=1,
-        *,
-        discriminative_weight=1.0,
-        reject_below=None,
-        max_iter=1000,
-        tol=5e-8,
-        n_init="auto",
-        init="kmeans",
-        weights_init=None,
-        means_init=None,
-        loadings_init=None,
-        noise_init=None,
-        coef_init=None,
-        intercept_init=None,
-        noise_floor=1e-6,
-        accelerate="squarem",
-        batch_size=None,
-        learning_decay=0.7,
-        learning_offset=10.0,
-        checkpoint=None,
-        checkpoint_every=10,
-        block_size=None,
-        dtype="float64",
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-        callbacks=None,
-    ):
-        super().__init__(
-            n_factors=n_factors,
-            max_iter=max_iter,
-            tol=tol,
-            n_init=n_init,
-            init=init,
-            means_init=means_init,
-            loadings_init=loadings_init,
-            noise_init=noise_init,
-            noise_floor=noise_floor,
-            accelerate=accelerate,
-            batch_size=batch_size,
-            learning_decay=learning_decay,
-            learning_offset=learning_offset,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            block_size=block_size,
-            dtype=dtype,
-            random_state=random_state,
-            warm_start=warm_start,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
-        self.n_components = n_components
-        self.discriminative_weight = discriminative_weight
-        self.reject_below = reject_below
-        self.weights_init = weights_init
-        self.coef_init = coef_init
-        self.intercept_init = intercept_init
+    objective = replace(
+        LOG_LIKELIHOOD, name="objective per row"
+    )  # of rows and labels, these with their weight
+    least_classes: ClassVar = 2
 
     @classmethod
-    def from_parameters(cls, *, weights, means, loadings, noise_variance, coef, intercept, classes=None):
+    def from_parameters(
+        cls, *, weights, means, loadings, noise_variance, coef, intercept, classes=None, **options
+    ):
         """A fitted classifier with known parameters, in the shapes of the fitted attributes.
 
-        Of two classes, `coef` may be of shape (n_factors,) and `intercept` a number; without `classes` the
-        labels are 0, 1, ...
+        For two classes, `coef` may be of shape (n_factors,) and `intercept` a number; without `classes` the
+        labels are 0, 1, ... Any further keywords are those of the constructor.
         """
         if np.ndim(weights) != 1 or np.ndim(loadings) != 3:
             raise ValueError(
                 "weights must have shape (n_components,) and loadings (n_components, n_features, n_factors)"
             )
-        model = cls(len(weights), np.shape(loadings)[2])
-        model._check_hyperparameters()
-        model._set_parameters(
+        model = cls(len(weights), np.shape(loadings)[2], **options)._with_parameters(
             weights=weights,
             means=means,
             loadings=loadings,
@@ -200,8 +189,29 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
             coef=coef,
             intercept=intercept,
         )
-        model._set_classes(classes, model._n_classes())
+        model._set_classes(classes, labelled.n_classes(model))
         return model
+
+    fit, sample = labelled.fit, labelled.sample
+
+    def partial_fit(self, X, y=None, sample_weight=None, classes=None):
+        if self.discriminative_weight > 1:
+            raise ValueError("partial_fit needs a discriminative_weight of at most 1")
+        return labelled.partial_fit(self, X, y, sample_weight, classes)
+
+    partial_fit.__doc__ = labelled.partial_fit.__doc__
+
+    def __sklearn_tags__(self):
+        return labelled.with_tags(self, super().__sklearn_tags__())
+
+    # -- factors --------------------------------------------------------------------------------------
+
+    _n_features_out = FactorMethods._n_features_out
+    _check_features = FactorMethods._check_features
+    transform = FactorMethods.transform
+    inverse_transform = FactorMethods.inverse_transform
+    factor_posterior = FactorMethods.factor_posterior
+    covariances_ = MFA.covariances_
 
     # -- decisions ----------------------------------------------------------------------------------
 
@@ -222,7 +232,7 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
 
     def predict_component(self, X):
         """The most probable component of each row, (n_samples,); labels are not asked for."""
-        return self._rows_of(X, most_probable)
+        return rows_of(self, X, most_probable)
 
     def predict_from_factors(self, X):
         """The class of each row judged by its factors from `transform` alone, (n_samples,)."""
@@ -242,10 +252,10 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
             `clustering`.
         """
         return Risks(
-            dimension=in_main_memory(self._rows_of(X, factor_spread)),
+            dimension=in_main_memory(rows_of(self, X, factor_spread)),
             classification=1.0 - np.max(self.predict_proba(X), axis=1),
             latent_classification=1.0 - np.max(self._latent_probabilities(X), axis=1),
-            clustering=in_main_memory(self._rows_of(X, doubt_of_component)),
+            clustering=in_main_memory(rows_of(self, X, doubt_of_component)),
         )
 
     def reconstruct(self, X, least_squares=False, *, out=None):
@@ -264,38 +274,22 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
         -------
         ndarray of shape (n_samples, n_features)
         """
-        return self._rows_of(X, projected_rows if least_squares else rows_from_factors, out=out)
+        return rows_of(self, X, projected_rows if least_squares else rows_from_factors, out=out)
 
     def _class_log_joint(self, X):
-        return in_main_memory(self._rows_of(X, of_classes))
+        return in_main_memory(rows_of(self, X, of_classes))
 
     def _latent_probabilities(self, X):
-        factors = in_main_memory(self._rows_of(X, averaged_factors))
+        factors = in_main_memory(rows_of(self, X, averaged_factors))
         coef, intercept = to_numpy(self.coef_), to_numpy(self.intercept_)
-        return class_probabilities(coef, intercept, self._n_classes(), factors)
-
-    def sample(self, n_samples=1, *, random_state=None):
-        """Draw rows and their classes from the model.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-        random_state : int, Generator, RandomState or None
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        y : ndarray of shape (n_samples,)
-        """
-        X, codes = super().sample(n_samples, random_state=random_state)
-        return X, self.classes_[to_numpy(codes)]
+        return class_probabilities(coef, intercept, labelled.n_classes(self), factors)
 
     def n_parameters(self):
         """Number of free parameters of the fitted density of rows and labels.
 
-        Loadings count up to turns about the coefficients of the classifier. With as many factors as features,
-        noise of the rows can be traded for doubt about the label, except where the angles between three or
-        more coefficients have to suit several components.
+        Loadings count up to rotations about the coefficients of the classifier. With as many factors as
+        features, noise of the rows can be traded for uncertainty of the label, except where the angles between
+        three or more coefficients have to suit several components.
         """
         check_is_fitted(self)
         L, D, d, J = self.n_components, self.n_features_in_, self.n_factors, self._n_questions()
@@ -304,40 +298,32 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
         traded = d == D and 1 in (L, J, D)
         return L - 1 + L * (D + 1 + D * d - turns) + J + J * seen - seen * (seen - 1) // 2 - traded
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = self.n_factors == 1  # one factor has room for one plane
-        return tags
+    # -- fitting --------------------------------------------------------------------------------------
 
-    # -- for the engine -----------------------------------------------------------------------------
+    def _structure(self):
+        return LabelledStructure(
+            self.n_components,
+            self.n_factors,
+            isotropic=True,
+            n_classes=labelled.n_classes(self),
+            emphasis=float(self.discriminative_weight),
+        )
 
-    def _check_hyperparameters(self):
-        super()._check_hyperparameters()
-        check_integer("n_factors", self.n_factors, least=1)
-        check_number("discriminative_weight", self.discriminative_weight, least=0)
+    def _n_questions(self):
+        return self._structure().n_questions
+
+    def _check_options(self):
+        super()._check_options()
         if self.discriminative_weight == 0:
-            raise ValueError("discriminative_weight must be above 0; without labels there is MPPCA")
+            raise ValueError("discriminative_weight must be above 0; without labels use MPPCA")
         if self.discriminative_weight > 1 and self.batch_size is not None:
             raise ValueError("batch_size needs a discriminative_weight of at most 1")
 
-    def _partial_fit(self, X, y, sample_weight):
-        if self.discriminative_weight > 1:
-            raise ValueError("partial_fit needs a discriminative_weight of at most 1")
-        return super()._partial_fit(X, y, sample_weight)
+    _allowed = labelled.allowed_classes
+    _set_fitted_arrays = labelled.set_fitted_arrays
 
-    def _noise(self):
-        return True, False
-
-    def _in_dimensions(self):
-        return self.n_factors  # some starts by chance: k-means may find the classes, which no component is
-
-    def _mixture(self, family):
-        C, weight = max(2, self._n_classes()), float(self.discriminative_weight)
-        return LabelledMixture(family, self.dtype, n_classes=C, emphasis=weight)
-
-    def _n_questions(self):
-        C = self._n_classes()
-        return C if C > 2 else 1
+    def _class_of_draw(self, codes):
+        return to_numpy(codes)
 
     def _n_classes_of(self, given):
         coef = numbers("coef", given["coef"])
@@ -347,17 +333,6 @@ class MFMClassifier(ClassifyingMixture, FactorMixture):
                 f"(n_classes, n_factors) for more, not {coef.shape}"
             )
         return coef.shape[0] if coef.ndim == 2 and coef.shape[0] > 2 else 2
-
-    def _shapes(self, D):
-        J = self._n_questions()
-        return super()._shapes(D) | {"coef": (J, self.n_factors), "intercept": (J,)}
-
-    def _to_kernel(self, fitted):
-        plain = super()._to_kernel(fitted)
-        return LabelledParams(plain.weights, plain.components, fitted["coef"], fitted["intercept"])
-
-    def _from_kernel(self, params):
-        return super()._from_kernel(params) | {"coef": params.coef, "intercept": params.intercept}
 
 
 @for_method("predict")
@@ -401,10 +376,7 @@ def rows_from_factors(kernel, density, frame, block):
     resp, M, _ = posterior(kernel, density, frame, block)
     xp = namespace(resp)
     y, best = xp.sum(resp[:, :, None] * M, axis=1), xp.argmax(resp, axis=1)
-    rows = xp.take(density.means, best, axis=0)
-    for k in range(resp.shape[1]):
-        rows = xp.where((best == k)[:, None], rows + y @ density.loadings[k, ...].T, rows)
-    return rows * frame.scale + frame.shift
+    return rows_of_factors(density, y, best) * frame.scale + frame.shift
 
 
 @for_method("reconstruct")

@@ -2,25 +2,103 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from latently.backend.namespace import Array, like, namespace, to_numpy
-from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
+from latently.backend.namespace import like, namespace, to_numpy
+from latently.distributions.groups import ClassGroups, by_group, joint_weights, split_weights
 from latently.distributions.responsibilities import normalise
-from latently.mixture._common import CommonFactorModel
-from latently.mixture._docs import shares_docs
-from latently.mixture._engine import for_method, in_main_memory
-from latently.mixture._validation import check_integer, check_mixing_weights, check_positive, parameter
-from latently.supervised._mixtures import ClassifyingMixture
+from latently.estimators.checks import (
+    check_flag,
+    check_integer,
+    check_locations,
+    check_mixing_weights,
+    check_positive,
+    parameter,
+)
+from latently.estimators.options import estimator, option
+from latently.estimators.parameters import Parameter
+from latently.estimators.rows import for_method, in_main_memory, rows_of
+from latently.mixture.base import MixtureEstimator
+from latently.mixture.factors import FactorMethods
+from latently.mixture.mcfa import MCFA, check_loadings_given
+from latently.mixture.structure import CommonStructure, common_covariances
+from latently.supervised import labelled
+from latently.supervised.classifier import DensityClassifier, check_threshold
 
-_UNSEEN = 1e-100  # the share of a class without rows; with none at all, later rows would have no density
+
+@dataclass(frozen=True)
+class ClassStructure(CommonStructure):
+    """C classes of K components with common loadings; `n_components` is C K."""
+
+    n_groups: int = 1  # type: ignore[assignment]
+    class_prior: Any = None  # (C,), if it is known
+
+    @property
+    def parameters(self):
+        return (
+            Parameter("class_prior", "class_prior_init", ("C",), check_mixing_weights),
+            Parameter("weights", "weights_init", ("C", "K"), check_rows_of_weights),
+            Parameter("loadings", "loadings_init", ("D", "q"), check_locations),
+            Parameter("latent_means", "latent_means_init", ("C", "K", "q"), check_locations),
+            Parameter(
+                "latent_covariances", "latent_covariances_init", ("C", "K", "q", "q"), self.check_latent
+            ),
+            Parameter("noise_variance", "noise_init", ("D",), check_positive),
+        )
+
+    def sizes(self, n_features):
+        per_class = self.n_components // self.n_groups
+        return {"C": self.n_groups, "K": per_class, "D": n_features, "q": self.n_factors}
+
+    @property
+    def least_rows(self):
+        return self.n_components // self.n_groups  # a small class need not fill all of its own
+
+    def kernel(self, family, dtype):
+        return ClassGroups(family, dtype, self.n_components // self.n_groups, self.class_prior)
+
+    def to_kernel(self, fitted):
+        C, K, q = fitted["latent_means"].shape
+        xp = namespace(fitted["latent_means"])
+        flat = {
+            "weights": joint_weights(fitted["class_prior"], fitted["weights"]),
+            "latent_means": xp.reshape(fitted["latent_means"], (C * K, q)),
+            "latent_covariances": xp.reshape(fitted["latent_covariances"], (C * K, q, q)),
+        }
+        return super().to_kernel({**fitted, **flat})
+
+    def from_kernel(self, params):
+        flat = super().from_kernel(params)
+        rho, pi = split_weights(flat["weights"], self.n_groups)
+        if self.class_prior is not None:  # which the sums are but for rounding
+            rho = like(self.class_prior, rho)
+        by_class = {
+            name: by_group(flat[name], self.n_groups) for name in ("latent_means", "latent_covariances")
+        }
+        return {**flat, **by_class, "class_prior": rho, "weights": pi}
+
+    def exact(self, params, fitted):
+        # the weights that a model read from a file will have, to the last digit
+        weights = joint_weights(fitted["class_prior"], fitted["weights"])
+        return super().exact(replace(params, weights=weights), fitted)
+
+    def completed(self, ours, given):
+        if "loadings" in given:
+            raise ValueError("loadings_init needs all other starting values too, which say what it means")
+        return {**ours, **given}
 
 
-@shares_docs
-class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
+def check_rows_of_weights(shown_as, array):
+    """Weights (C, K) of which each row sums to one."""
+    return np.stack([check_mixing_weights(f"each row of {shown_as}", row) for row in array])
+
+
+@estimator
+class MJFAClassifier(DensityClassifier, ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEstimator):
     """Two-layer mixture of factor analysers with joint loadings (2L-MJFA): classes in one common subspace.
 
     A class c is drawn with probability rho_c, one of its K components with probability pi_ck, factors z from
@@ -28,7 +106,7 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
     the noise, so there are few parameters, and rows of all classes can be seen in one plane of factors. With
     one component per class it is an MCFA whose components are the classes.
 
-    Rows without a label help too: they count for the classes as probable as these are.
+    Rows without a label help too: they count for each class by its posterior probability.
 
     Parameters
     ----------
@@ -44,7 +122,7 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
         labelled rows are the shares of the classes.
     reject_below : float, optional
         Rows whose log density is below are rejected by `predict`. See also `calibrate_rejection`.
-    {shared}
+    {options}
 
     Attributes
     ----------
@@ -59,10 +137,10 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
         They may be singular.
     noise_variance_ : ndarray of shape (n_features,)
     means_ : ndarray of shape (n_classes, n_components, n_features)
-        Worked out when asked for, as `covariances_`.
+        Computed on access, as is `covariances_`.
     covariances_ : ndarray of shape (n_classes, n_components, n_features, n_features)
     reject_below_ : float
-    {fitted}
+    {attributes}
 
     Examples
     --------
@@ -77,77 +155,18 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
     (178, 3)
     """
 
-    _PARAMETERS: ClassVar = {
-        "class_prior": "class_prior_init",
-        "weights": "weights_init",
-        "loadings": "loadings_init",
-        "latent_means": "latent_means_init",
-        "latent_covariances": "latent_covariances_init",
-        "noise_variance": "noise_init",
-    }
-
-    def __init__(
-        self,
-        n_components=1,
-        n_factors=1,
-        *,
-        shared_covariance=False,
-        class_prior=None,
-        reject_below=None,
-        max_iter=1000,
-        tol=5e-8,
-        n_init="auto",
-        init="kmeans",
-        class_prior_init=None,
-        weights_init=None,
-        loadings_init=None,
-        latent_means_init=None,
-        latent_covariances_init=None,
-        noise_init=None,
-        noise_floor=1e-6,
-        accelerate="squarem",
-        batch_size=None,
-        learning_decay=0.7,
-        learning_offset=10.0,
-        checkpoint=None,
-        checkpoint_every=10,
-        block_size=None,
-        dtype="float64",
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-        callbacks=None,
-    ):
-        super().__init__(
-            n_factors=n_factors,
-            shared_covariance=shared_covariance,
-            max_iter=max_iter,
-            tol=tol,
-            n_init=n_init,
-            init=init,
-            weights_init=weights_init,
-            loadings_init=loadings_init,
-            latent_means_init=latent_means_init,
-            latent_covariances_init=latent_covariances_init,
-            noise_init=noise_init,
-            noise_floor=noise_floor,
-            accelerate=accelerate,
-            batch_size=batch_size,
-            learning_decay=learning_decay,
-            learning_offset=learning_offset,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            block_size=block_size,
-            dtype=dtype,
-            random_state=random_state,
-            warm_start=warm_start,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
-        self.n_components = n_components
-        self.class_prior = class_prior
-        self.reject_below = reject_below
-        self.class_prior_init = class_prior_init
+    n_components: int = option(1, check_integer, least=1)
+    n_factors: int = option(1, check_integer, least=1)
+    _: KW_ONLY
+    shared_covariance: bool = option(False, check_flag)
+    class_prior: Any = None
+    reject_below: float | None = option(None, check_threshold)
+    class_prior_init: Any = None
+    weights_init: Any = None
+    loadings_init: Any = None
+    latent_means_init: Any = None
+    latent_covariances_init: Any = None
+    noise_init: Any = None
 
     @classmethod
     def from_parameters(
@@ -159,21 +178,19 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
         latent_means,
         latent_covariances,
         noise_variance,
-        shared_covariance=False,
         classes=None,
+        **options,
     ):
         """A fitted classifier with known parameters, in the shapes of the fitted attributes.
 
-        The loadings are kept as they are; the normal form belongs to `fit`. Without `classes` the labels are
-        0, 1, ...
+        The loadings are kept as they are; `fit` makes them orthonormal. Without `classes` the labels are
+        0, 1, ... Any further keywords are those of the constructor.
         """
         if np.ndim(weights) != 2 or np.ndim(loadings) != 2:
             raise ValueError(
                 "weights must have shape (n_classes, n_components) and loadings (n_features, n_factors)"
             )
-        model = cls(np.shape(weights)[1], np.shape(loadings)[1], shared_covariance=shared_covariance)
-        model._check_hyperparameters()
-        model._set_parameters(
+        model = cls(np.shape(weights)[1], np.shape(loadings)[1], **options)._with_parameters(
             class_prior=class_prior,
             weights=weights,
             loadings=loadings,
@@ -184,169 +201,66 @@ class MJFAClassifier(ClassifyingMixture, CommonFactorModel):
         model._set_classes(classes, len(model.class_prior_))
         return model
 
-    def _class_log_joint(self, X):
-        return in_main_memory(self._rows_of(X, of_classes))
+    fit, partial_fit, sample = labelled.fit, labelled.partial_fit, labelled.sample
 
-    # -- components by class ------------------------------------------------------------------------
+    def __sklearn_tags__(self):
+        return labelled.with_tags(self, super().__sklearn_tags__())
+
+    # -- factors --------------------------------------------------------------------------------------
+
+    _n_features_out = FactorMethods._n_features_out
+    _check_features = FactorMethods._check_features
+    transform = FactorMethods.transform
+    reconstruct = FactorMethods.reconstruct
+    factor_posterior = FactorMethods.factor_posterior
+    inverse_transform = MCFA.inverse_transform
+
+    # -- components by class --------------------------------------------------------------------------
 
     @property
     def means_(self):
-        """(n_classes, n_components, n_features) means, worked out when asked for."""
-        return self._by_class(super().means_)
+        """(n_classes, n_components, n_features) means, computed on access."""
+        return by_group(self._fitted_model().params.components.means, labelled.n_classes(self))
 
     @property
     def covariances_(self):
-        """(n_classes, n_components, n_features, n_features) covariances, worked out when asked for."""
-        return self._by_class(super().covariances_)
+        """(n_classes, n_components, n_features, n_features) covariances, computed on access."""
+        return by_group(common_covariances(self._fitted_model().params.components), labelled.n_classes(self))
 
     def n_parameters(self):
         """Number of free parameters of the fitted density of rows and classes."""
         return super().n_parameters() - (0 if self.class_prior is None else len(self.classes_) - 1)
 
-    def sample(self, n_samples=1, *, random_state=None):
-        """Draw rows and their classes from the model.
+    def _class_log_joint(self, X):
+        return in_main_memory(rows_of(self, X, of_classes))
 
-        Parameters
-        ----------
-        n_samples : int, default=1
-        random_state : int, Generator, RandomState or None
+    def _class_of_draw(self, components):
+        return to_numpy(components) // self.n_components
 
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        y : ndarray of shape (n_samples,)
-        """
-        X, components = super().sample(n_samples, random_state=random_state)
-        return X, self.classes_[to_numpy(components) // self.n_components]
+    # -- fitting --------------------------------------------------------------------------------------
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        # one factor puts the means of all classes on a line through the origin
-        tags.classifier_tags.poor_score = self.n_factors == 1
-        return tags
+    def _structure(self):
+        C = labelled.n_classes(self)
+        prior = None if self.class_prior is None else self._given_prior(C)
+        return ClassStructure(C * self.n_components, self.n_factors, bool(self.shared_covariance), C, prior)
 
-    def _check_hyperparameters(self):
-        check_integer("n_components", self.n_components, least=1)
-        super()._check_hyperparameters()
+    def _given_prior(self, C):
+        prior = parameter("class_prior", self.class_prior, (C,))
+        return check_mixing_weights("class_prior", check_positive("class_prior", prior))
 
-    def _known(self, y, n_rows, *, reset):
+    def _check_options(self):
+        super()._check_options()
+        check_loadings_given(self)
+
+    def _allowed(self, y, n_rows, *, reset):
         """(n_rows, C K) bool: the components of the class of each row, of all classes if it has no label."""
-        of_class = super()._known(y, n_rows, reset=reset)
+        of_class = labelled.allowed_classes(self, y, n_rows, reset=reset)
         return None if of_class is None else np.repeat(of_class, self.n_components, axis=1)
 
-    def _n_components(self):
-        return self._n_classes() * self.n_components
+    _set_fitted_arrays = labelled.set_fitted_arrays
 
     def _n_classes_of(self, given):
         return np.size(given["class_prior"])
-
-    def _least_rows(self):
-        return self.n_components  # a small class need not fill all of its own
-
-    def _mixture(self, family):
-        return MixtureOfClasses(family, self.dtype, self.n_components, self._given_prior())
-
-    def _given_prior(self):
-        if self.class_prior is None:
-            return None
-        prior = parameter("class_prior", self.class_prior, (self._n_classes(),))
-        return check_mixing_weights("class_prior", check_positive("class_prior", prior))
-
-    def _shapes(self, D):
-        C, K, q = self._n_classes(), self.n_components, self.n_factors
-        return {
-            "class_prior": (C,),
-            "weights": (C, K),
-            "loadings": (D, q),
-            "latent_means": (C, K, q),
-            "latent_covariances": (C, K, q, q),
-            "noise_variance": (D,),
-        }
-
-    def _to_kernel(self, fitted):
-        C, K, q = fitted["latent_means"].shape
-        xp = namespace(fitted["latent_means"])
-        return super()._to_kernel(
-            fitted
-            | {
-                "weights": joint_weights(fitted["class_prior"], fitted["weights"]),
-                "latent_means": xp.reshape(fitted["latent_means"], (C * K, q)),
-                "latent_covariances": xp.reshape(fitted["latent_covariances"], (C * K, q, q)),
-            }
-        )
-
-    def _from_kernel(self, params):
-        flat = super()._from_kernel(params)
-        xp = namespace(params.weights)
-        joint = self._by_class(flat["weights"])  # rho_c pi_ck
-        rho = xp.sum(joint, axis=1)
-        there = rho[:, None] > 0  # a class that no row is of yet has equal weights
-        pi = xp.where(there, joint / xp.where(there, rho[:, None], 1.0), 1.0 / self.n_components)
-        by_class = {name: self._by_class(flat[name]) for name in ("latent_means", "latent_covariances")}
-        prior = self._given_prior()  # which the sums are but for rounding
-        return flat | by_class | {"class_prior": rho if prior is None else like(prior, rho), "weights": pi}
-
-    def _set_exact(self, params):
-        # the weights that a model read from a file will have, to the last digit
-        super()._set_exact(replace(params, weights=joint_weights(self.class_prior_, self.weights_)))
-
-    def _by_class(self, array):
-        """(C, K, ...) of an array (C K, ...)."""
-        return namespace(array).reshape(array, (self._n_classes(), self.n_components, *array.shape[1:]))
-
-    def _validated(self, name, value, D, shown_as):
-        if name != "weights":
-            array = super()._validated(name, value, D, shown_as)
-            return check_mixing_weights(shown_as, array) if name == "class_prior" else array
-        rows = parameter(shown_as, value, self._shapes(D)["weights"])
-        return np.stack([check_mixing_weights(f"each row of {shown_as}", row) for row in rows])
-
-    def _completed(self, ours, given):
-        if "loadings" in given:
-            raise ValueError("loadings_init needs all other starting values too, which say what it means")
-        return {**ours, **given}
-
-
-def joint_weights(class_prior, weights):
-    """(C K,) rho_c pi_ck."""
-    return namespace(weights).reshape(class_prior[:, None] * weights, (-1,))
-
-
-@dataclass(frozen=True)
-class MixtureOfClasses(Mixture):
-    """A mixture whose components belong to classes, `n_per_class` to each, in order."""
-
-    n_per_class: int = 1
-    class_prior: Array | None = None  # (C,), if the classes have known probabilities
-
-    def m_step(self, stats: MixtureStats, params: MixtureParams) -> MixtureParams:
-        stepped = super().m_step(stats, params)
-        xp = namespace(stepped.weights)
-        joint = xp.reshape(stepped.weights, (-1, self.n_per_class))
-        unseen = xp.sum(joint, axis=1, keepdims=True) == 0
-        joint = xp.where(unseen, _UNSEEN / self.n_per_class, joint)
-        return self._with_prior(replace(stepped, weights=xp.reshape(joint, stepped.weights.shape)))
-
-    def clamped(self, params: MixtureParams) -> MixtureParams:
-        return self._with_prior(super().clamped(params))
-
-    def from_vector(self, vector: Array, like: MixtureParams) -> MixtureParams:
-        return self._with_prior(super().from_vector(vector, like))
-
-    def from_partition(self, X, weight, labels, means, allowed=None):
-        return self._with_prior(super().from_partition(X, weight, labels, means, allowed))
-
-    def _with_prior(self, params: MixtureParams) -> MixtureParams:
-        """The classes given their known probabilities; components keep their shares of their class."""
-        if self.class_prior is None:
-            return params
-        xp = namespace(params.weights)
-        joint = xp.reshape(params.weights, (-1, self.n_per_class))
-        total = xp.sum(joint, axis=1, keepdims=True)
-        there = total > 0
-        pi = xp.where(there, joint / xp.where(there, total, 1.0), 1.0 / self.n_per_class)
-        prior = like(self.class_prior, params.weights)[:, None]
-        return replace(params, weights=xp.reshape(prior * pi, params.weights.shape))
 
 
 @for_method("predict")

@@ -7,30 +7,29 @@ Any estimator that tells log densities will do: a copy of it is fitted to the ro
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import KW_ONLY
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from latently.backend.namespace import like
-from latently.core.saving import SavedMixin
-from latently.mixture._engine import as_generator, drawn_from, in_main_memory, unchanged_on_failure
-from latently.mixture._notebook import NotebookMixin
-from latently.mixture._validation import (
-    check_data,
-    check_integer,
-    check_mixing_weights,
-    check_weights,
-    numbers,
-)
-from latently.supervised._classes import LatentClassifier
+from latently.estimators.base import Estimator
+from latently.estimators.checks import check_integer, check_mixing_weights, check_weights, numbers
+from latently.estimators.data import check_data
+from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.options import estimator, option
+from latently.estimators.randomness import as_generator, draw_from
+from latently.estimators.rows import in_main_memory
+from latently.supervised.classifier import DensityClassifier, check_threshold
 
 
-class PerClass(LatentClassifier, NotebookMixin, SavedMixin, BaseEstimator):
+@estimator
+class PerClass(DensityClassifier, Estimator):
     """Bayes classifier with a density for each class: p(l|x) is proportional to rho_l p(x|l).
 
     The densities are fitted separately, each to the rows of its class. With :class:`latently.mixture.MCFA` it
@@ -82,14 +81,13 @@ class PerClass(LatentClassifier, NotebookMixin, SavedMixin, BaseEstimator):
     array([-1])
     """
 
-    _TAKES_UNLABELLED: ClassVar = False
-    _KEEPS_HISTORY: ClassVar = False
+    density: Any
+    _: KW_ONLY
+    class_prior: Any = None
+    reject_below: float | None = option(None, check_threshold)
+    n_jobs: int | None = None
 
-    def __init__(self, density, *, class_prior=None, reject_below=None, n_jobs=None):
-        self.density = density
-        self.class_prior = class_prior
-        self.reject_below = reject_below
-        self.n_jobs = n_jobs
+    takes_unlabelled: ClassVar = False
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -115,7 +113,7 @@ class PerClass(LatentClassifier, NotebookMixin, SavedMixin, BaseEstimator):
         -------
         self
         """
-        self._check_hyperparameters()
+        self._check_options()
         if sample_weight is not None and not has_fit_parameter(self.density, "sample_weight"):
             raise ValueError(f"sample_weight was given, but {type(self.density).__name__}.fit takes none")
         with unchanged_on_failure(self):
@@ -130,13 +128,13 @@ class PerClass(LatentClassifier, NotebookMixin, SavedMixin, BaseEstimator):
             self._start_rejecting()
         return self
 
-    def _check_hyperparameters(self):
+    def _check_options(self):
+        super()._check_options()
         if not _is_density(self.density):
             raise TypeError(
                 "density must be an estimator with fit and score_samples that needs no labels, such as "
                 f"GaussianMixture(2), not {self.density!r}"
             )
-        self._check_reject_below()
 
     def _rows(self, X, *, reset):
         data = check_data(self, np.asarray(X) if isinstance(X, np.memmap) else X, reset=reset)
@@ -184,7 +182,7 @@ class PerClass(LatentClassifier, NotebookMixin, SavedMixin, BaseEstimator):
         ----------
         n_samples : int, default=1
         random_state : int, Generator, RandomState or None
-            Its own source of chance: that of `density` belongs to `fit`.
+            Seed of this draw; that of `density` is that of `fit`.
 
         Returns
         -------
@@ -199,7 +197,7 @@ class PerClass(LatentClassifier, NotebookMixin, SavedMixin, BaseEstimator):
         codes = rng.choice(len(self.classes_), size=n_samples, p=self.class_prior_)
         X = np.empty((n_samples, self.n_features_in_))
         for code in np.unique(codes):
-            X[codes == code] = drawn_from(self.densities_[code], np.count_nonzero(codes == code), rng)[0]
+            X[codes == code] = draw_from(self.densities_[code], np.count_nonzero(codes == code), rng)[0]
         return X, self.classes_[codes]
 
     def n_parameters(self):
@@ -218,22 +216,23 @@ class PerClass(LatentClassifier, NotebookMixin, SavedMixin, BaseEstimator):
 
     # -- files --------------------------------------------------------------------------------------
 
-    def _fitted_parameters(self):
+    def _fitted_arrays(self):
         check_is_fitted(self)
         return {"class_prior": self.class_prior_}
 
-    def _fitted_estimators(self):
-        return self.densities_
+    def _parts(self):
+        return {"densities": self.densities_}
 
-    def _set_fitted_estimators(self, parts):
-        self.densities_ = parts
-        self.n_features_in_ = parts[0].n_features_in_ if parts else 0
-        if any(type(part) is not type(self.density) for part in parts):
+    def _set_parts(self, densities):
+        if not isinstance(densities, list) or not densities:
+            raise ValueError("it has no densities")
+        if any(type(density) is not type(self.density) for density in densities):
             raise ValueError("its densities are not of the class of its hyper-parameter density")
-        if any(part.n_features_in_ != self.n_features_in_ for part in parts):
+        self.densities_, self.n_features_in_ = densities, densities[0].n_features_in_
+        if any(density.n_features_in_ != self.n_features_in_ for density in densities):
             raise ValueError("its densities differ in their number of features")
 
-    def _set_parameters(self, class_prior):
+    def _set_fitted_arrays(self, class_prior):
         self.class_prior_ = _checked_prior(class_prior, len(self.densities_))
         self._set_classes(None, len(class_prior))
         self._start_rejecting()

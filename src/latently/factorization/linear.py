@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latently.backend.hashing import row_hashes
-from latently.mixture._validation import check_weights
+from latently.estimators.checks import check_weights
 
 
 class LinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin):

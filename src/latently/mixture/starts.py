@@ -11,10 +11,10 @@ import warnings
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from latently.backend.linalg import leading_eigenpairs
 from latently.backend.placement import one_blas_thread
+from latently.estimators.randomness import as_random_state
 
 INITS = ("kmeans", "k-means++", "random")
 _REFILLS = 3  # rounds of k-means in which missing entries are imputed anew
@@ -75,7 +75,7 @@ def starting_values(
     if n_classes == n_components and allowed is not None and np.all(np.sum(allowed, axis=1) == 1):
         yield start(np.argmax(allowed, axis=1))  # classes are the components, and labels leave nothing open
         return
-    rng = check_random_state(random_state)
+    rng = as_random_state(random_state)
     for i in range(n_init):
         standardised = i % 2 == 1
         units = np.ones_like(frame.scale) if standardised else frame.scale / frame.scale.max()

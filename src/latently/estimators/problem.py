@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -10,16 +11,17 @@ from latently.backend.namespace import like, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.drivers import alternate, em_step
 from latently.core.frame import Frame
-from latently.core.summary import Summary
+from latently.core.kernel import Kernel
+from latently.core.summary import Summary, summarise
 from latently.core.sweep import LocalSweep
 from latently.core.tree import mapped
-from latently.distributions.mixture import Mixture
+from latently.estimators.data import check_summary
 
 
 @dataclass(frozen=True)
 class Problem:
-    kernel: Mixture
-    data: object  # core.data.Data, or its relative for Dask
+    kernel: Kernel
+    data: Any  # core.data.Data, or its relative for Dask
     frame: Frame
     summary: Summary
     n_components: int
@@ -57,8 +59,8 @@ class Problem:
         """The EM step over all rows."""
         return em_step(self.kernel, self.sweep(), self.log_volume)
 
-    def in_alternation(self, step, sweep, log_volume=0.0, *, counted=lambda step: step, last=None):
-        """An EM step, preceded by steps over some parameters at fixed others if the kernel has such.
+    def with_conditionals(self, step, sweep, log_volume=0.0, *, counted=lambda step: step, last=None):
+        """An EM step, preceded by steps over some parameters with the others fixed, if the kernel has such.
 
         Only the `last` of these, if that is given.
         """
@@ -68,7 +70,7 @@ class Problem:
         return step
 
     def to_frame(self, params):
-        """Parameters in the user's units, carried into the frame and the region the floor allows."""
+        """Parameters in the user's units, moved into the frame and above the floor."""
         moved = self.kernel.moved(params, -self.frame.shift / self.frame.scale, 1.0 / self.frame.scale)
         return self.kernel.clamped(moved)
 
@@ -77,13 +79,13 @@ class Problem:
         return self.kernel.moved(params, self.frame.shift, self.frame.scale)
 
     def on_device(self, record):
-        """Arrays in main memory, carried to where the rows are."""
+        """Arrays in main memory, moved to the device of the rows."""
         return mapped(lambda array: like(array, self.frame.shift), record)
 
     def sample(self):
         """The rows that starts look at, in the frame and in main memory.
 
-        In the order of their values along a fixed direction, which knows of no units and no offset.
+        Ordered by their values along a fixed direction, which depends neither on units nor on an offset.
         """
         rows = self.summary.sample
         block = self.frame.enter(Block(rows.X, rows.weight, rows.allowed).with_observed())
@@ -92,6 +94,18 @@ class Problem:
 
     def in_main_memory(self):
         """The same problem for starting values, which are found with NumPy wherever the rows are."""
-        family = replace(self.kernel.family, floor=to_numpy(self.kernel.family.floor))
-        kernel = replace(self.kernel, family=family)
-        return replace(self, kernel=kernel, frame=mapped(to_numpy, self.frame))
+        return replace(self, kernel=self.kernel.in_main_memory(), frame=mapped(to_numpy, self.frame))
+
+    @property
+    def data_identity(self):
+        """What tells these rows from others, for checkpoints."""
+        return f"{self.summary.n_rows} rows, {self.summary.content}"
+
+
+def summarised(model, data, sample_size):
+    """What two passes over the rows tell before a fit; an error if nothing can be learnt from them."""
+    sweep = data.sweep(None, floats_per_row=3 * data.n_features, block_size=model.block_size)
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported by the check
+        summary = summarise(sweep, sample_size)
+    check_summary(model, summary)
+    return summary

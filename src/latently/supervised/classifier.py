@@ -1,7 +1,7 @@
-"""What all classifiers share: labels of rows, decisions between classes, and rows that are turned away.
+"""What all classifiers share: labels of rows, decisions between classes, and rejection.
 
 A subclass says what ln p(x, class) is. Rows that the model finds improbable as a whole, under every class,
-can be rejected: a posterior probability only says which class suits a row best, not whether one does.
+can be rejected: a posterior probability only says which class suits a row best, not whether any does.
 """
 
 from __future__ import annotations
@@ -12,26 +12,21 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import is_native
-from latently.mixture._engine import in_main_memory
-from latently.mixture._validation import check_number
-
-UNLABELLED = -1
+from latently.estimators.checks import check_number
+from latently.estimators.labels import UNLABELLED, class_labels
+from latently.estimators.rows import in_main_memory
 
 
-class LatentClassifier(ClassifierMixin):
-    """Decisions of classifiers that know the density of a row, ln p(x), by `score_samples`.
+class DensityClassifier(ClassifierMixin):
+    """Decisions of classifiers with a density ln p(x) of rows, `score_samples`, and an option `reject_below`.
 
-    They have a parameter `reject_below`. It is to be put before the class that saves the model, and whose
-    `_set_parameters` calls `_set_classes` and `_start_rejecting`.
+    It goes before the base of the estimator in a list of bases.
     """
 
-    _TAKES_UNLABELLED: ClassVar = True
-    _LEAST_CLASSES: ClassVar = 1
+    takes_unlabelled: ClassVar = True
+    least_classes: ClassVar = 1
 
     # -- what a subclass provides -------------------------------------------------------------------
 
@@ -43,15 +38,15 @@ class LatentClassifier(ClassifierMixin):
 
     def _encoded(self, y, n_rows, classes=None):
         """Number of each row's class, -1 where it has none; sets `classes_` unless they are given."""
-        codes, found = encoded(self, y, n_rows, classes)
-        if not self._TAKES_UNLABELLED and np.any(codes == UNLABELLED):
+        codes, found = class_labels(self, y, n_rows, classes)
+        if not self.takes_unlabelled and np.any(codes == UNLABELLED):
             raise ValueError(
                 f"{type(self).__name__} needs a class for every row, and among several labels -1 stands for "
                 "none; drop these rows, or call the class something else"
             )
-        if len(found) < self._LEAST_CLASSES:
+        if len(found) < self.least_classes:
             raise ValueError(
-                f"{type(self).__name__} needs at least {self._LEAST_CLASSES} classes in y, but there is only "
+                f"{type(self).__name__} needs at least {self.least_classes} classes in y, but there is only "
                 f"the class {found.tolist()[0]!r}"
             )
         self.classes_ = found
@@ -160,13 +155,6 @@ class LatentClassifier(ClassifierMixin):
             )
         return label
 
-    def _check_reject_below(self):
-        value = self.reject_below
-        if value is None:
-            return
-        if isinstance(value, bool) or not isinstance(value, Real) or not value < np.inf:
-            raise ValueError(f"reject_below must be a log density, or None to reject nothing, not {value!r}")
-
     def _start_rejecting(self):
         """Of a new fit."""
         self.reject_below_ = -np.inf if self.reject_below is None else float(self.reject_below)
@@ -178,9 +166,8 @@ class LatentClassifier(ClassifierMixin):
         threshold = None if self.reject_below_ == -np.inf else self.reject_below_  # JSON has no infinity
         return {"classes": labels.tolist(), "reject_below": threshold}
 
-    def _set_more(self, more):
-        labels, threshold = more["classes"], more["reject_below"]
-        super()._set_more({name: more[name] for name in more if name not in ("classes", "reject_below")})
+    def _set_more(self, classes, reject_below):
+        labels, threshold = classes, reject_below
         if not isinstance(labels, list) or len({type(label) for label in labels}) != 1:
             raise ValueError("classes must be a list of labels of one type")
         self._set_classes(labels, len(self.classes_))
@@ -189,44 +176,9 @@ class LatentClassifier(ClassifierMixin):
         self.reject_below_ = -np.inf if threshold is None else threshold
 
 
-def encoded(estimator, y, n_rows, classes=None):
-    """Numbers (n_rows,) of the classes in ascending order, -1 for unlabelled rows; and the classes.
-
-    -1 marks rows without a label if there are two other labels at least; else it is a class like any other,
-    so that labels -1 and 1 are what they seem. Among labels that are text, -1 stands for itself.
-    """
-    if y is None:
-        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
-    y = column_or_1d(in_main_memory(y) if is_native(y) or hasattr(y, "compute") else y, warn=True)
-    if len(y) != n_rows:
-        raise ValueError(f"y must have one label per row, {n_rows} in all, not {len(y)}")
-    unlabelled = np.array(
-        [isinstance(label, Real) and label == UNLABELLED for label in y.tolist()], dtype=bool
-    )
-    if classes is not None and UNLABELLED in list(classes):
-        unlabelled[:] = False
-    known = y[~unlabelled]
-    if len(known) == 0 and classes is None:
-        raise ValueError("every row is unlabelled (-1), so there are no classes to learn")
-    if known.dtype == object and all(isinstance(label, str) for label in known):
-        known = known.astype(str)
-    if len(known):
-        assert_all_finite(known, input_name="y")
-        if known.dtype == object:
-            kinds = " and ".join(sorted({type(label).__name__ for label in known}))
-            raise ValueError(f"Unknown label type: y must hold numbers or text, not objects: {kinds}")
-        check_classification_targets(known)
-    found = np.unique(known)
-    if classes is None and len(found) < 2 and unlabelled.any() and y.dtype != object:
-        unlabelled[:], known = False, y
-        found = np.unique(y)
-    if classes is not None:
-        unknown = found[~np.isin(found, classes)]
-        if len(unknown):
-            raise ValueError(
-                f"y has the class {unknown.tolist()[0]!r}, which is not among {np.asarray(classes).tolist()}"
-            )
-        found = np.asarray(classes)
-    codes = np.full(n_rows, UNLABELLED)
-    codes[~unlabelled] = np.searchsorted(found, known)
-    return codes, found
+def check_threshold(name, value):
+    """A log density below which rows are rejected, or None."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, Real) or not value < np.inf:
+        raise ValueError(f"{name} must be a log density, or None to reject nothing, not {value!r}")

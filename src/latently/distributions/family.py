@@ -1,0 +1,120 @@
+"""A family of densities as a mixture sees it: the components of a mixture, all at once.
+
+n rows, K components, D features. A family subclasses `Family`, writes the functions without a body, and takes
+the defaults of the others where they suit it. Arrays are of the namespace of the rows.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Protocol
+
+import numpy as np
+
+from latently.backend.namespace import Array, Floats
+from latently.core.block import Block
+from latently.distributions.responsibilities import Responsibilities
+
+
+class Family(Protocol):
+    """Parameters, densities and statistics of K components."""
+
+    floor: Any  # (D,) smallest variances; None where parameters are known
+    isotropic: bool  # whether a component knows one scale only, so that features must keep their units
+
+    # -- densities ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def prepare(self, params: Any, dtype: str = "float64") -> Any:
+        """What blocks need of the parameters, computed once per sweep; it has a field `constants` (K,)."""
+
+    @abstractmethod
+    def evaluate(self, density: Any, block: Block, *, rough: bool = False) -> tuple[Array, Any]:
+        """(K, n) log densities, constants included, and what `sums` can reuse of their computation.
+
+        With `rough`, log densities far below the largest of a row need no digits.
+        """
+
+    @abstractmethod
+    def sample(self, params: Any, labels: Array, rng: np.random.Generator) -> Floats:
+        """(n, D) a row for each of the components in `labels`."""
+
+    @abstractmethod
+    def marginal_variances(self, params: Any) -> Array:
+        """(K, D)"""
+
+    @abstractmethod
+    def n_parameters(self, K: int, D: int) -> int:
+        """Free parameters of K components, weights not counted."""
+
+    # -- EM -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def sums(self, density: Any, block: Block, latent: Any, resp: Responsibilities) -> Any:
+        """Sums over the rows of a block; their field `weight` (K,) is the sum of responsibilities."""
+
+    def stats(self, density: Any, sums: Any) -> Any:
+        """Statistics from the sums of all blocks."""
+        return sums
+
+    @abstractmethod
+    def m_step(self, stats: Any, params: Any) -> Any:
+        """The maximiser of Q above the floor."""
+
+    @abstractmethod
+    def rounding(self, density: Any) -> float:
+        """How much of a log density may be lost to rounding, relative to its size."""
+
+    @abstractmethod
+    def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> Any:
+        """Starting values from a partition of rows in main memory, and the means (K, D) of its parts."""
+
+    def conditionals(self) -> list[Any]:
+        """Families for steps over some parameters with the others fixed."""
+        return []
+
+    def canonical(self, params: Any) -> Any:
+        """The same density in preferred coordinates, if there is a choice."""
+        return params
+
+    def clamped(self, params: Any) -> Any:
+        """The nearest parameters above the floor."""
+        return params
+
+    def most_per_row(self, K: int) -> float:
+        """Up to how many responsibilities per row sparse products are faster; below zero for never."""
+        return -1.0
+
+    def floats_per_row(self, K: int, D: int, missing: bool) -> int:
+        """Temporary numbers that a row takes."""
+        return 4 * (D + K)
+
+    # -- coordinates ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def moved(self, params: Any, weights: Array, shift: Array, scale: Array) -> Any:
+        """The parameters of shift + scale * x."""
+
+    # -- optional -------------------------------------------------------------------------------------
+
+    def to_vector(self, params: Any) -> Array:
+        """All parameters as one unconstrained vector, for SQUAREM."""
+        raise NotImplementedError(f"{type(self).__name__} has no vector of parameters; use accelerate=None")
+
+    def from_vector(self, vector: Array, like: Any) -> Any:
+        """The parameters of a vector; a ValueError where there are none."""
+        raise NotImplementedError(f"{type(self).__name__} has no vector of parameters; use accelerate=None")
+
+    def implied_stats(self, params: Any, weights: Array) -> Any:
+        """Statistics whose M-step gives these parameters, for components of these weights."""
+        raise NotImplementedError(f"{type(self).__name__} cannot continue from parameters alone")
+
+    def expected(self, density: Any, block: Block, latent: Any, resp: Array) -> Array:
+        """(n, D) expected rows given what was observed, averaged over components."""
+        raise NotImplementedError(f"{type(self).__name__} cannot impute missing entries")
+
+    def draw(
+        self, density: Any, block: Block, latent: Any, labels: Array, rng: np.random.Generator
+    ) -> Floats:
+        """(n, D) rows whose missing entries are drawn given the observed ones and the component."""
+        raise NotImplementedError(f"{type(self).__name__} cannot draw missing entries")

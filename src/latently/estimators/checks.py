@@ -1,0 +1,192 @@
+"""Checks of what the user gives: hyper-parameters and parameter arrays.
+
+Every error names the argument, what it was, and what it should be.
+"""
+
+from __future__ import annotations
+
+import os
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array
+
+from latently.backend.namespace import is_native, to_numpy
+
+LARGEST = 1e153  # squares of larger values overflow float64, those of smaller than its inverse vanish
+
+
+_NOTHING_ELSE: Any = object()
+
+
+def check_integer(name, value, *, least, or_else=_NOTHING_ELSE):
+    """An integer of at least `least`, or the one other value that is allowed."""
+    if _is(value, or_else):
+        return
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        other = "" if or_else is _NOTHING_ELSE else f" or {or_else!r}"
+        raise ValueError(f"{name} must be an integer of at least {least}{other}, not {value!r}")
+
+
+def check_number(name, value, *, least, most=np.inf, or_else=_NOTHING_ELSE):
+    if _is(value, or_else):
+        return
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Real)
+        or not least <= value <= most
+        or value == np.inf
+    ):
+        limits = f"of at least {least}" if most == np.inf else f"from {least} to {most}"
+        other = "" if or_else is _NOTHING_ELSE else f" or {or_else!r}"
+        raise ValueError(f"{name} must be a finite number {limits}{other}, not {value!r}")
+
+
+def _is(value, other):
+    return value is other or (isinstance(value, str) and isinstance(other, str) and value == other)
+
+
+def check_flag(name, value):
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, not {value!r}")
+
+
+def check_verbosity(name, value):
+    if not isinstance(value, (bool, np.bool_)):
+        check_integer(name, value, least=0)
+
+
+def check_seed(name, value):
+    if isinstance(value, np.random.Generator):
+        return
+    try:
+        check_random_state(value)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be None, an integer (0 to 2**32 - 1), a Generator or a RandomState, not {value!r}"
+        ) from None
+
+
+def check_callbacks(name, value):
+    if value is None:
+        return
+    if not isinstance(value, (list, tuple)) or not all(map(callable, value)):
+        raise ValueError(f"{name} must be a list of callables, not {value!r}")
+
+
+def check_choice(name, value, choices):
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        allowed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {allowed}, not {value!r}")
+
+
+def check_path(name, value):
+    if value is not None and not isinstance(value, (str, os.PathLike)):
+        raise ValueError(f"{name} must be a path or None, not {value!r}")
+
+
+def check_writable(name, path):
+    """A file that can be written: not a folder, and in one that exists."""
+    path = Path(path)
+    if path.is_dir() or not path.parent.is_dir():
+        reason = "is a folder" if path.is_dir() else f"is in {str(path.parent)!r}, which does not exist"
+        raise ValueError(f"{name}={str(path)!r} {reason}; give the path of a file")
+
+
+def check_weights(sample_weight, n_rows):
+    weight = check_array(
+        to_numpy(sample_weight) if is_native(sample_weight) else sample_weight,
+        ensure_2d=False,
+        dtype=np.float64,
+        input_name="sample_weight",
+        ensure_min_samples=0,
+    )
+    if weight.shape != (n_rows,):
+        raise ValueError(f"sample_weight must have one entry per row, shape ({n_rows},), not {weight.shape}")
+    if np.any(weight < 0):
+        raise ValueError("sample_weight must not be negative")
+    if not np.any(weight > 0):
+        raise ValueError("sample_weight is zero for every row, so there is nothing to weigh")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weight.sum()) or weight.max() < 1e-300:
+            raise ValueError("sample_weight sums to more or less than float64 can hold; rescale it")
+    return weight
+
+
+def parameter(name, value, shape):
+    """A float64 array of this shape, broadcast if need be, and finite."""
+    array = numbers(name, value)
+    try:
+        array = np.broadcast_to(array, shape)
+    except ValueError:
+        raise ValueError(f"{name} has shape {array.shape}, which does not broadcast to {shape}") from None
+    return array.copy()
+
+
+def numbers(name, value):
+    """A float64 array of finite numbers."""
+    try:
+        array = np.asarray(to_numpy(value) if is_native(value) else value)
+        if array.dtype.kind not in "biuf":
+            raise TypeError
+        array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of real numbers") from None
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must hold finite numbers only")
+    return array
+
+
+def check_mixing_weights(name, weights):
+    """Weights that sum to one; written with six digits is good enough, rounding is left as it is."""
+    off = abs(weights.sum() - 1.0)
+    if np.any(weights < 0) or off > 1e-6:
+        raise ValueError(f"{name} must be non-negative and sum to one; their sum is {weights.sum():.6g}")
+    return weights / weights.sum() if off > 1e-12 else weights
+
+
+def check_positive(name, array):
+    if np.any(array <= 0):
+        raise ValueError(f"{name} must be positive; its smallest entry is {array.min():.6g}")
+    if array.min() < 1 / LARGEST**2 or array.max() > LARGEST**2:
+        raise ValueError(
+            f"{name} must lie between {1 / LARGEST**2:g} and {LARGEST**2:g}; rescale the features"
+        )
+    return array
+
+
+def check_locations(name, array):
+    if np.any(np.abs(array) > LARGEST):
+        raise ValueError(f"{name} must not exceed {LARGEST:g}, beyond which squares overflow")
+    return array
+
+
+def check_covariances(name, stack):
+    """Symmetric and positive definite matrices (..., D, D)."""
+    _check_symmetric(name, stack)
+    try:
+        np.linalg.cholesky(stack)
+    except np.linalg.LinAlgError:
+        raise ValueError(f"{name} must be positive definite") from None
+    check_positive(f"the diagonal of {name}", np.diagonal(stack, axis1=-2, axis2=-1))
+    return 0.5 * (stack + np.swapaxes(stack, -1, -2))
+
+
+def check_semidefinite(name, stack):
+    """Symmetric matrices (..., q, q) without negative eigenvalues, but for rounding."""
+    _check_symmetric(name, stack)
+    values = np.linalg.eigvalsh(stack)
+    if np.any(values[..., 0] < -1e-8 * np.abs(values[..., -1])):
+        raise ValueError(f"{name} must have no negative eigenvalues; the smallest is {values.min():.3g}")
+    return 0.5 * (stack + np.swapaxes(stack, -1, -2))
+
+
+def _check_symmetric(name, stack):
+    deviation = np.sqrt(np.abs(np.diagonal(stack, axis1=-2, axis2=-1)))
+    # a product may differ in its last digits
+    rounding = 1e-8 * deviation[..., :, None] * deviation[..., None, :]
+    if np.any(np.abs(stack - np.swapaxes(stack, -1, -2)) > rounding):
+        raise ValueError(f"{name} must be symmetric")

@@ -1,0 +1,164 @@
+"""Rows of the user's, wherever they are, checked and ready for sweeps."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.utils.validation import check_array, validate_data
+
+from latently.backend.namespace import device, double, is_floating, is_native, is_torch, namespace, to_numpy
+from latently.core.data import Data
+from latently.core.source import open_source
+from latently.estimators.checks import LARGEST, check_weights
+
+
+def check_data(estimator, X, sample_weight=None, *, reset):
+    """The rows, wherever they are, with their weights."""
+    if is_dask(X):
+        from latently.core.sweep_dask import DaskData
+
+        data = DaskData(X)
+    else:
+        data = Data(_checked_rows(estimator, X, reset=reset))
+    if not data.in_memory:
+        _check_features_of(estimator, data, reset=reset)
+    if sample_weight is not None:
+        weight = check_weights(computed(sample_weight), data.count_rows())
+        data = data.with_weight(None if np.all(weight == 1.0) else weight)
+    return data
+
+
+def _checked_rows(estimator, X, *, reset):
+    """Rows in memory as an array: numeric, two-dimensional, NaN where not observed; or a source of blocks."""
+    source = open_source(X)
+    if source is not None:
+        return source
+    if is_native(X):
+        return _checked_tensor(estimator, X, reset=reset)
+    X = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        dtype="numeric",  # integers stay small: blocks become floating on their way into the kernel
+        ensure_min_samples=2 if reset else 1,
+        ensure_all_finite="allow-nan",
+    )
+    if X.dtype.kind == "f" and X.dtype.itemsize not in (4, 8):
+        with np.errstate(over="ignore"):  # a long double may be too large
+            X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite="allow-nan")
+    return X
+
+
+def _checked_tensor(estimator, X, *, reset):
+    """What `validate_data` checks, for arrays that stay where they are."""
+    xp = namespace(X)
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead; reshape X to rows and features")
+    if not xp.isdtype(X.dtype, ("bool", "integral", "real floating")):
+        raise ValueError("X must hold real numbers. Complex data not supported")
+    if X.shape[1] == 0:
+        raise ValueError(f"Found array with 0 feature(s) (shape={tuple(X.shape)}) while 1 is required")
+    least = 2 if reset else 1
+    if X.shape[0] < least:
+        raise ValueError(
+            f"Found array with {X.shape[0]} sample(s) (shape={tuple(X.shape)}) while {least} is required"
+        )
+    if is_floating(X) and bool(xp.any(xp.isinf(X))):
+        raise ValueError("Input X contains infinity")
+    if is_floating(X) and X.dtype not in (xp.float32, xp.float64):
+        X = double(X)
+    _check_feature_count(estimator, X.shape[1], reset=reset)
+    if reset:
+        vars(estimator).pop("feature_names_in_", None)
+    return X.detach() if is_torch(X) else X
+
+
+def _check_feature_count(estimator, n_features, *, reset):
+    if reset:
+        estimator.n_features_in_ = n_features
+    elif n_features != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {n_features} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+
+
+def _check_features_of(estimator, data, *, reset):
+    """Number and names of the features of rows that are not in memory."""
+    _check_feature_count(estimator, data.n_features, reset=reset)
+    names = data.feature_names
+    if reset:
+        vars(estimator).pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+        return
+    expected = list(getattr(estimator, "feature_names_in_", names or ()))
+    if names is not None and list(names) != expected:
+        raise ValueError(
+            f"the feature names of X are not those of the fit: {list(names)[:5]} but {expected[:5]}"
+        )
+
+
+def is_dask(X):
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+def computed(value):
+    """What Dask has not computed yet, in main memory."""
+    return value.compute() if is_dask(value) else value
+
+
+def check_same_device(method, data, parameters):
+    """Rows and parameters must be arrays of one kind on one device."""
+    X = data.X if data.in_memory else np.zeros(0)
+    if namespace(X) is namespace(parameters) and device(X) == device(parameters):
+        return
+    if is_torch(parameters):
+        cure = f"move X there with torch.asarray(X, device={str(parameters.device)!r})"
+    else:
+        cure = "give X in that form"
+    target = str(X.device) if is_torch(X) else "numpy"
+    raise ValueError(
+        f"{method}(): X and the model must use the same namespace and device, but X is {_described(X)} and "
+        f"the parameters are {_described(parameters)}; {cure}, or move the model: "
+        f"model = model.to({target!r})"
+    )
+
+
+def _described(array):
+    if is_torch(array):
+        return f"torch on {array.device}"
+    return "NumPy" if isinstance(array, np.ndarray) else f"{type(array).__module__.partition('.')[0]}"
+
+
+def check_summary(estimator, summary):
+    """Rows that say something, and features whose squares a float can hold."""
+    if summary is None:
+        raise ValueError("every entry of X is missing (NaN), so there is nothing to learn from")
+    seen, infinite, mean, deviation, constant = map(
+        to_numpy,
+        (summary.observed_weight > 0, summary.infinite, summary.mean, summary.deviation, summary.constant),
+    )
+    if not seen.all():
+        feature = called(estimator, np.flatnonzero(~seen)[0])
+        raise ValueError(f"feature {feature} of X is missing (NaN) in every row; drop it")
+    if infinite.any():
+        feature = called(estimator, np.argmax(infinite))
+        raise ValueError(f"Input X contains infinity or a value too large, in feature {feature}")
+    largest = np.max(np.abs(mean) + deviation)
+    if not largest < LARGEST:
+        raise ValueError(
+            f"X holds values of about {largest:.3g}, whose squares overflow float64; rescale the features"
+        )
+    vanishing = ~constant & (deviation < 1 / LARGEST)
+    if np.any(vanishing):
+        feature = called(estimator, np.flatnonzero(vanishing)[0])
+        raise ValueError(
+            f"feature {feature} of X varies so little that its variance vanishes in float64; rescale it, or "
+            "drop it"
+        )
+
+
+def called(estimator, feature):
+    """What messages call a feature: its name, or its number if it has none."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return str(feature) if names is None else repr(str(names[feature]))

@@ -1,0 +1,198 @@
+"""Models that EM fits: all rows at every step, by mini-batches, or batch by batch as they come.
+
+These functions work on any estimator with a `Problem`: a kernel, and rows in its frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from latently.backend.namespace import Array, like, namespace, to_numpy
+from latently.core.block import Block
+from latently.core.drivers import Result, Step, relative, run_passes
+from latently.core.frame import Frame
+from latently.core.squarem import squarem
+from latently.core.stepwise import Batch, Online
+from latently.estimators import fitting
+from latently.estimators.fitting import FitOptions, Start
+from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.problem import Problem
+from latently.estimators.randomness import as_random_state
+
+_NOISE = 1e-5  # to which the log-likelihood of a pass by mini-batches is known, roughly
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How stepwise EM forgets: batch t has the share (t + offset)^-decay."""
+
+    decay: float
+    offset: float
+
+    @classmethod
+    def of(cls, model: Any) -> Learning:
+        return cls(model.learning_decay, model.learning_offset)
+
+    def step(self, online: Online, problem: Problem, sweep: Any, batch: Batch | None = None) -> Any:
+        return online.step(problem.kernel, sweep, decay=self.decay, offset=self.offset, batch=batch)
+
+
+def fit_em(
+    model: Any,
+    problem: Problem,
+    start: Start,
+    example: Callable[[], Any],
+    *,
+    step: Callable[[Any], Step[Any]] | None = None,
+) -> Result[Any]:
+    """The fitted parameters in the frame, by the method that the estimator's options ask for.
+
+    `start(progress)` finds starting values, `example()` makes parameters of the right shapes, and `step`
+    replaces the EM step over the rows if there is a cheaper one.
+    """
+    options = FitOptions.of(model, problem.data_identity)
+    by = _all_rows if model.batch_size is None else _mini_batches
+    result = by(model, problem, start, example, options, step)
+    model.n_passes_ = options.passes.count
+    return result
+
+
+def _all_rows(
+    model: Any, problem: Problem, start: Start, example: Any, options: FitOptions, step: Any
+) -> Result[Any]:
+    counted = options.passes.counted
+    step = counted(step or problem.step())
+    if model.accelerate == "squarem":
+        step = problem.with_conditionals(step, problem.sweep(), problem.log_volume, counted=counted)
+        step = squarem(step, problem.kernel)
+    return fitting.fit(step, start, options, example=example)
+
+
+# -- mini-batches -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Where a fit by mini-batches stands; the order of pass t is drawn from (seed, t)."""
+
+    online: Online
+    seed: int
+
+
+def _mini_batches(
+    model: Any, problem: Problem, start: Start, example: Any, options: FitOptions, step: Any
+) -> Result[Any]:
+    """A step after every `batch_size` rows; an iteration is a pass over all of them."""
+    learning, summary, size = Learning.of(model), problem.summary, model.batch_size
+    full = min(size, summary.n_rows)
+    full_weight = summary.total_weight * (full / summary.n_rows)
+
+    def move(here: Pass, number: int) -> tuple[Pass, float]:
+        online, total, weight = here.online, 0.0, 0.0
+        for batch in problem.data.batches(size, np.random.default_rng([here.seed, number])):
+            share = Batch(min(1.0, len(batch) / full), full_weight)
+            online, part, its_weight = learning.step(online, problem, problem.sweep_of(batch), share)
+            total, weight = total + part, weight + its_weight
+        options.passes.count += 1
+        return replace(here, online=online), total / weight - problem.log_volume
+
+    def evaluate(here: Pass) -> float:
+        options.passes.count += 1
+        return float(problem.step()(here.online.params).objective)
+
+    def first(progress: Any) -> tuple[Pass, bool]:
+        params, interrupted = start(progress)
+        return Pass(
+            Online(params, None), int(as_random_state(model.random_state).randint(2**31 - 1))
+        ), interrupted
+
+    def shape() -> Pass:
+        online = Online(example(), None)
+        return Pass(
+            learning.step(online, problem, problem.sweep_of_sample(problem.in_main_memory().sample()))[0], 0
+        )
+
+    def driver(move: Any, state: Any, **settings: Any) -> Result[Any]:
+        return run_passes(move, evaluate, state, **settings)
+
+    tol = max(model.tol, _NOISE) if model.tol else 0.0
+    options = replace(options, stop=relative(tol))
+    result = fitting.fit(move, first, options, example=shape, driver=driver)  # type: ignore[arg-type]
+    return replace(result, params=result.params.online.params)
+
+
+# -- batches as they come -----------------------------------------------------------------------------
+
+
+def partial_fit(self: Any, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    """Continue fitting with a batch of rows, by stepwise EM.
+
+    The first batch gives the starting values, as `fit` would find them, and the units in which `noise_floor`
+    counts; so it should be typical, and hold some rows of every component. Batch t has the share
+    (t + learning_offset)^-learning_decay in what the parameters are estimated from. A model that was fitted,
+    or read from a file, continues from its parameters; its steps so far count for t.
+
+    Parameters
+    ----------
+    X, y, sample_weight
+        As for `fit`.
+
+    Returns
+    -------
+    self
+    """
+    self._check_options()
+    with unchanged_on_failure(self):
+        _continue(self, partial(self._data, X, y, sample_weight))
+    return self
+
+
+def _continue(model: Any, data_of: Callable[..., Any]) -> None:
+    """One step of stepwise EM; the problem of the first batch is kept for the next ones."""
+    fitted, online = hasattr(model, "history_"), getattr(model, "_online", None)
+    data = data_of(reset=online is None and not fitted)
+    if fitted:
+        model._check_shapes(data.n_features, "partial_fit")
+    if online is not None:
+        problem, online = online
+        problem = replace(problem, data=data)
+    elif fitted:  # by `fit`, or read from a file
+        problem = model._problem_of_fitted(data)
+        start = problem.to_frame(model._fitted_model().params)
+        online = Online(start, problem.kernel.implied_stats(start), model.n_iter_)
+    else:
+        problem = model._problem(data)
+        online = Online(model._start(problem)[0], None)
+        model.n_iter_, model.converged_, model.history_, model.n_passes_ = 0, False, np.zeros(0), 0
+    online, total, weight = Learning.of(model).step(online, problem, problem.sweep())
+    if weight:
+        rows = data.sweep(None, floats_per_row=data.n_features, block_size=model.block_size)
+        log_volume = float(rows.sum(weighted_log_volume, problem.frame)) / weight
+        history = np.append(to_numpy(model.history_), total / weight - log_volume)
+        model.history_ = like(history, problem.frame.shift)
+        model.n_iter_ += 1
+        model.n_passes_ += 1
+    model._online = replace(problem, data=None, summary=replace(problem.summary, sample=None)), online
+    model._keep(problem.from_frame(online.params))
+
+
+def weighted_log_volume(frame: Frame, block: Block) -> Array:
+    """The sum over rows of weight times log volume."""
+    volume = frame.log_volume(block)
+    xp = namespace(block.X)
+    if block.observed is None:
+        return volume * block.total_weight()
+    return xp.sum(volume if block.weight is None else volume * block.weight)
+
+
+def keep_result(model: Any, problem: Problem, result: Result[Any]) -> None:
+    """Makes the result of a fit the fitted attributes of the estimator."""
+    vars(model).pop("_online", None)
+    model._keep(problem.from_frame(result.params))
+    model.n_iter_, model.converged_ = result.n_iter, result.converged
+    model.history_ = like(np.array(result.history), problem.frame.shift)

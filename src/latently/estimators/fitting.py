@@ -1,0 +1,185 @@
+"""One function that fits any iterative model: step + start + options -> result.
+
+It has what every fit has: several starts, a checkpoint to resume from, interrupts, progress, callbacks, and
+warnings at the end. What the steps do, and what the objective is, is up to the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from latently.core.checkpoint import Checkpoint, fingerprint
+from latently.core.drivers import (
+    LOG_LIKELIHOOD,
+    Objective,
+    Passes,
+    Result,
+    State,
+    Step,
+    StopRule,
+    relative,
+    run,
+)
+from latently.core.progress import Progress
+from latently.estimators.checks import check_writable
+from latently.estimators.messages import warn_user
+
+# Parameters that may differ between a fit and the one that resumes from its checkpoint.
+_FREE_TO_CHANGE = {"max_iter", "tol", "verbose", "callbacks", "checkpoint", "checkpoint_every"}
+
+Start = Callable[[Progress | None], tuple[Any, bool]]  # parameters, and whether the search was interrupted
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What the user says about a fit, whatever the model."""
+
+    title: str
+    max_iter: int
+    stop: StopRule
+    tol: float = 0.0
+    objective: Objective = LOG_LIKELIHOOD
+    verbose: bool = False
+    callbacks: tuple[Any, ...] = ()
+    checkpoint: Checkpoint | None = None
+    checkpoint_every: int = 10
+    passes: Passes = field(default_factory=Passes)  # over the rows, counted by the steps
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        data_identity: str = "",
+        *,
+        objective: Objective | None = None,
+        least_size: float = 1.0,
+    ) -> FitOptions:
+        """Those of an estimator; `data_identity` tells the rows of a checkpoint from others."""
+        return cls(
+            title=type(model).__name__,
+            max_iter=model.max_iter,
+            stop=relative(model.tol, least_size),
+            tol=model.tol,
+            objective=objective or LOG_LIKELIHOOD,
+            verbose=bool(model.verbose),
+            callbacks=tuple(model.callbacks or ()),
+            checkpoint=_checkpoint(model, data_identity),
+            checkpoint_every=model.checkpoint_every,
+        )
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress | None]:
+        if not self.verbose:
+            yield None
+            return
+        with Progress(self.title, self.objective.name) as progress:
+            yield progress
+
+
+def fit(
+    step: Callable[[Any], Step[Any]],
+    start: Start,
+    options: FitOptions,
+    *,
+    example: Callable[[], Any] | None = None,
+    driver: Callable[..., Result[Any]] = run,
+) -> Result[Any]:
+    """The result of `driver(step, state, ...)` from the start, or from where a checkpoint left the fit.
+
+    `example` gives a record with the shapes of the parameters, for reading a checkpoint.
+    """
+    with options.progress() as progress:
+        state = _resumed(options, example)
+        interrupted = False
+        if state is None:
+            params, interrupted = start(progress)
+            state = State.at(params)
+        result = driver(
+            step,
+            state,
+            max_iter=0 if interrupted else options.max_iter,
+            stop=options.stop,
+            objective=options.objective,
+            callbacks=[*options.callbacks, *([progress] if progress else ())],
+            between=lambda state: _keep(options, state),
+        )
+    result = replace(result, interrupted=result.interrupted or interrupted)
+    if options.checkpoint and not result.interrupted:
+        options.checkpoint.remove()
+    _warn(result, options)
+    return result
+
+
+def _warn(result: Result[Any], options: FitOptions) -> None:
+    if result.interrupted:
+        warn_user(
+            f"{options.title} was interrupted; it is fitted as far as iteration {result.n_iter}",
+            ConvergenceWarning,
+        )
+    elif not result.converged and result.n_iter == options.max_iter and options.tol > 0:
+        warn_user(
+            f"{options.title} did not converge in max_iter={options.max_iter} iterations; "
+            "raise max_iter or tol",
+            ConvergenceWarning,
+        )
+
+
+# -- checkpoints --------------------------------------------------------------------------------------
+
+
+def _checkpoint(model: Any, data_identity: str) -> Checkpoint | None:
+    """Where the state of a fit is kept, and what tells it from other fits."""
+    if model.checkpoint is None:
+        return None
+    check_writable("checkpoint", model.checkpoint)
+    settings = {
+        name: _described(value)
+        for name, value in model.get_params(deep=False).items()
+        if name not in _FREE_TO_CHANGE
+    }
+    return Checkpoint(model.checkpoint, {"model": type(model).__name__, "data": data_identity, **settings})
+
+
+def _described(value: Any) -> str:
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    return fingerprint(value) if isinstance(value, (list, tuple)) or hasattr(value, "shape") else "?"
+
+
+def _keep(options: FitOptions, state: State[Any]) -> None:
+    if options.checkpoint is None or state.n_iter % options.checkpoint_every:
+        return
+    records = {"params": state.params}
+    if state.previous is not state.params:
+        records["previous"] = state.previous
+    numbers = {
+        "n_iter": state.n_iter,
+        "rounding": state.rounding,
+        "ended": bool(state.ended),
+        "n_passes": options.passes.count,
+    }
+    options.checkpoint.write(records, state.history, numbers)
+
+
+def _resumed(options: FitOptions, example: Callable[[], Any] | None) -> State[Any] | None:
+    """The state in the checkpoint, if there is one."""
+    if options.checkpoint is None or example is None or not options.checkpoint.exists():
+        return None
+    shape = example()
+    records, history, numbers = options.checkpoint.read({"params": shape, "previous": shape}, {"previous"})
+    options.passes.count = numbers["n_passes"]
+    return State(
+        records["params"],
+        records.get("previous", records["params"]),
+        history,
+        numbers["n_iter"],
+        numbers["rounding"],
+        numbers["ended"],
+    )

@@ -1,0 +1,153 @@
+"""The base of all estimators that are fitted step by step: their options, and `fit` as a whole."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import KW_ONLY
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from latently.backend.namespace import to_device
+from latently.estimators import notebook, saving
+from latently.estimators.checks import (
+    check_callbacks,
+    check_choice,
+    check_flag,
+    check_integer,
+    check_number,
+    check_path,
+    check_seed,
+    check_verbosity,
+)
+from latently.estimators.data import check_data
+from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.options import check_options, estimator, option
+from latently.estimators.parameters import store
+
+
+@estimator
+class IterativeEstimator(BaseEstimator):
+    """Options that all iterative models share; a subclass writes `_fit`.
+
+    Parameters
+    ----------
+    max_iter : int, default=1000
+        Maximum number of EM iterations.
+    tol : float, default=5e-8
+        EM ends when the log-likelihood per row gains less than `tol` times its absolute value (or than `tol`,
+        if that value is below one). With 0, exactly `max_iter` steps are taken.
+    n_init : int or "auto", default="auto"
+        Number of starts: after four EM steps the better half continues, and so on until one is left. With
+        more than 10000 rows (or 50 per component) they see a sample. "auto" is 8, and up to 24 for small
+        tables (48 for MCFA). One component needs one start.
+    accelerate : {"squarem", None}, default="squarem"
+        "squarem" takes longer steps where EM converges slowly; an iteration is then up to three passes over
+        the data (nine for MCFA, whose steps come in threes). The likelihood never falls, and the fixed points
+        are those of EM. None is plain EM.
+    batch_size : int, optional
+        Size of a mini-batch. Given, the model is fitted by stepwise EM: parameters move after every batch, in
+        a new random order in each pass. An iteration is then a pass over the data, `history_` holds the
+        log-likelihood met on the way and, as its last entry, that of the fitted parameters; a `tol` below
+        1e-5 counts as 1e-5. For very many rows.
+    learning_decay, learning_offset : float, default=0.7 and 10.0
+        Of stepwise EM (`batch_size`, `partial_fit`): batch t has the share (t + offset)^-decay in what the
+        parameters are estimated from. It converges for a decay between 0.5 and 1; 0 forgets all but the last
+        batch.
+    checkpoint : path, optional
+        A file that keeps the state of the fit: `fit` with the same data and options resumes from it after the
+        process was killed, and ends where the undisturbed fit would have, bit for bit. It is removed when the
+        fit has ended.
+    checkpoint_every : int, default=10
+        Iterations between two checkpoints.
+    block_size : int, optional
+        Rows that are processed at a time; by default what fits in a few megabytes.
+    random_state : int, Generator, RandomState or None
+        Seed of the starts.
+    warm_start : bool, default=False
+        Whether `fit` starts from the parameters of the last fit.
+    verbose : int, default=0
+        Whether to show progress.
+    callbacks : list of callables, optional
+        Each is called after every iteration with a record (`number`, `objective`, `gain`, `max_iter`) and may
+        return True to end the fit.
+    """
+
+    _: KW_ONLY
+    max_iter: int = option(1000, check_integer, least=0)
+    tol: float = option(5e-8, check_number, least=0)
+    n_init: Any = option("auto", check_integer, least=1, or_else="auto")
+    accelerate: Any = option("squarem", check_choice, choices=(None, "squarem"))
+    batch_size: int | None = option(None, check_integer, least=1, or_else=None)
+    learning_decay: float = option(0.7, check_number, least=0, most=1)
+    learning_offset: float = option(10.0, check_number, least=1)
+    checkpoint: Any = option(None, check_path)
+    checkpoint_every: int = option(10, check_integer, least=1)
+    block_size: int | None = option(None, check_integer, least=1, or_else=None)
+    random_state: Any = option(None, check_seed)
+    warm_start: bool = option(False, check_flag)
+    verbose: int = option(0, check_verbosity)
+    callbacks: Any = option(None, check_callbacks)
+
+    save = saving.save
+    _repr_html_inner = notebook.html
+    _repr_mimebundle_ = notebook.mimebundle
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or blocks
+            The rows. NaN marks a missing entry. Besides arrays and tables in memory: torch tensors on any
+            device, Dask arrays and data frames, the path of a .npy, .zarr, .parquet or .csv file, and any
+            iterable that yields the same blocks of rows each time it is iterated over.
+        y : array-like of shape (n_samples,) or (n_samples, n_components), optional
+            What is known of the components: the component of each row, -1 where unknown; or True for every
+            component that a row may come from.
+        sample_weight : array-like of shape (n_samples,), optional
+            How often each row counts; fractions are allowed.
+
+        Returns
+        -------
+        self
+        """
+        self._check_options()
+        with unchanged_on_failure(self):
+            self._fit(self._data(X, y, sample_weight, reset=True))
+        return self
+
+    # -- what a subclass may extend -------------------------------------------------------------------
+
+    def _check_options(self):
+        """Every option on its own, then, in subclasses, those that depend on one another."""
+        check_options(self)
+
+    def _data(self, X, y=None, sample_weight=None, *, reset):
+        """The rows with their weights and what labels say of them; `reset` for a new fit."""
+        return check_data(self, X, sample_weight, reset=reset)
+
+    def _fit(self, data):
+        """Sets the fitted attributes."""
+        raise NotImplementedError
+
+    # -- devices --------------------------------------------------------------------------------------
+
+    def to(self, device):
+        """The fitted model on another device.
+
+        Parameters
+        ----------
+        device : str or torch.device
+            "numpy" for NumPy arrays, else the device of torch tensors, such as "cpu" or "cuda".
+
+        Returns
+        -------
+        estimator
+            A copy; this one stays where it is.
+        """
+        moved = copy(self)
+        arrays = {**self._fitted_arrays(), "history": self.history_}
+        store(moved, {name: to_device(array, device) for name, array in arrays.items()})
+        vars(moved).pop("_online", None)
+        return moved

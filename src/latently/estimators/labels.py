@@ -1,0 +1,102 @@
+"""What labels say of rows: the components they may come from, or their classes."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import numpy as np
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from latently.backend.namespace import is_native, to_numpy
+from latently.estimators.messages import warn_user
+from latently.estimators.rows import in_main_memory
+
+UNLABELLED = -1
+
+
+def component_labels(y, n_rows, n_components):
+    """(N, K) bool: the components each row may come from; None where y says nothing of them.
+
+    scikit-learn hands targets of all kinds to estimators that have no use for them, so what cannot be meant
+    as components is ignored with a warning; with -1 among the labels there is no doubt, and an error.
+    """
+    if is_native(y):
+        y = to_numpy(y)
+    y = np.asarray(y)
+    if y.ndim not in (1, 2) or (y.ndim == 2 and y.shape[1] not in (1, n_components)):
+        raise ValueError(
+            f"y must have one entry per row, or a column for each of the {n_components} components, "
+            f"not shape {y.shape}"
+        )
+    if len(y) != n_rows:
+        raise ValueError(f"y must have one entry per row, {n_rows} in all, not {len(y)}")
+    zeros_and_ones = y.ndim == 2 and y.shape[1] > 1 and y.dtype.kind in "iu" and np.isin(y, (0, 1)).all()
+    if zeros_and_ones or (y.ndim == 2 and y.dtype == bool):
+        y = y.astype(bool)
+        if not y.any(axis=1).all():
+            row = np.flatnonzero(~y.any(axis=1))[0]
+            raise ValueError(f"y allows no component at all for row {row}; allow all where nothing is known")
+        return None if y.all() else y
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        raise ValueError("y contains NaN; use -1 for rows whose component is not known")
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    whole = y.ndim == 1 and y.dtype.kind in "iuf" and bool(np.all(y == np.round(y)))
+    fits = whole and bool(np.all((y >= -1) & (y < n_components)))
+    if whole and not fits and np.any(y == -1):
+        raise ValueError(
+            f"y must hold components from 0 to {n_components - 1}, or -1 where unknown, "
+            f"not {y[(y < -1) | (y >= n_components)][0]}"
+        )
+    if n_components == 1:
+        return None
+    if not fits:
+        warn_user(f"y is ignored: it does not hold components (0 to {n_components - 1}, -1 where unknown)")
+        return None
+    if np.all(y == -1):
+        return None
+    return (y[:, None] == np.arange(n_components)) | (y[:, None] == -1)
+
+
+def class_labels(estimator, y, n_rows, classes=None):
+    """Numbers (n_rows,) of the classes in ascending order, -1 for unlabelled rows; and the classes.
+
+    -1 marks rows without a label if there are two other labels at least; else it is a class like any other,
+    so that labels -1 and 1 are what they seem. Among labels that are text, -1 stands for itself.
+    """
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
+    y = column_or_1d(in_main_memory(y) if is_native(y) or hasattr(y, "compute") else y, warn=True)
+    if len(y) != n_rows:
+        raise ValueError(f"y must have one label per row, {n_rows} in all, not {len(y)}")
+    unlabelled = np.array(
+        [isinstance(label, Real) and label == UNLABELLED for label in y.tolist()], dtype=bool
+    )
+    if classes is not None and UNLABELLED in list(classes):
+        unlabelled[:] = False
+    known = y[~unlabelled]
+    if len(known) == 0 and classes is None:
+        raise ValueError("every row is unlabelled (-1), so there are no classes to learn")
+    if known.dtype == object and all(isinstance(label, str) for label in known):
+        known = known.astype(str)
+    if len(known):
+        assert_all_finite(known, input_name="y")
+        if known.dtype == object:
+            kinds = " and ".join(sorted({type(label).__name__ for label in known}))
+            raise ValueError(f"Unknown label type: y must hold numbers or text, not objects: {kinds}")
+        check_classification_targets(known)
+    found = np.unique(known)
+    if classes is None and len(found) < 2 and unlabelled.any() and y.dtype != object:
+        unlabelled[:], known = False, y
+        found = np.unique(y)
+    if classes is not None:
+        unknown = found[~np.isin(found, classes)]
+        if len(unknown):
+            raise ValueError(
+                f"y has the class {unknown.tolist()[0]!r}, which is not among {np.asarray(classes).tolist()}"
+            )
+        found = np.asarray(classes)
+    codes = np.full(n_rows, UNLABELLED)
+    codes[~unlabelled] = np.searchsorted(found, known)
+    return codes, found

@@ -1,0 +1,32 @@
+"""Warnings that point to the user's own line, and fits that either succeed or leave no trace."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns at the first line outside latently and scikit-learn, which is where the user called us."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+_OURS = ("latently", "sklearn", "contextlib")
+
+
+@contextmanager
+def unchanged_on_failure(estimator: Any) -> Iterator[None]:
+    """A fit that fails leaves the estimator as it was."""
+    earlier = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(earlier)
+        raise

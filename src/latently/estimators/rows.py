@@ -1,0 +1,61 @@
+"""Methods with a result for every row: blocks, devices and output files, one path for all models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from latently.backend.namespace import Array, is_floating, namespace, to_numpy
+from latently.estimators.checks import check_writable
+from latently.estimators.data import check_data, check_same_device
+from latently.estimators.fitted import FittedModel
+
+Fn = Callable[..., Array]
+
+
+def for_method(method: str) -> Callable[[Fn], Fn]:
+    """Says which public method a function of blocks serves, for its errors."""
+
+    def mark(fn: Fn) -> Fn:
+        fn.method = method  # type: ignore[attr-defined]
+        return fn
+
+    return mark
+
+
+def rows_of(model: Any, X: Any, fn: Fn, *args: Any, out: Any = None) -> Array:
+    """`fn(kernel, density, frame, *args, block)` for all rows of X, with blocks in the user's units."""
+    check_is_fitted(model)
+    if out is not None:
+        check_writable("out", out)
+    data = check_data(model, X, reset=False)
+    fitted: FittedModel = model._fitted_model()
+    check_same_device(f"{type(model).__name__}.{fn.method}", data, fitted.place)  # type: ignore[attr-defined]
+    sweep = data.sweep(None, floats_per_row=fitted.floats_per_row, block_size=model.block_size)
+    checked = quietly if data.in_memory else finite_only
+    arguments = (fn, fitted.kernel, fitted.density, fitted.frame, *args)
+    collected: Array = data.collected(sweep.rows(checked, *arguments), out)
+    return collected
+
+
+def quietly(fn: Fn, *args: Any) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):  # rows far away: log density -inf
+        return fn(*args)
+
+
+def finite_only(fn: Fn, *args: Any) -> Array:
+    """For rows that were not checked before."""
+    *_, block = args
+    xp = namespace(block.X)
+    if is_floating(block.X) and bool(xp.any(xp.isinf(block.X))):
+        raise ValueError("Input X contains infinity")
+    return quietly(fn, *args)
+
+
+def in_main_memory(rows: Any) -> NDArray[Any]:
+    """The result of a method for all rows, as a NumPy array."""
+    return to_numpy(rows.compute() if hasattr(rows, "compute") else rows)

@@ -1,0 +1,299 @@
+"""Fitted estimators as a header and named arrays, and back: the one way to files for all models.
+
+What a file holds of an estimator:
+
+    class, hyper-parameters      plain values of JSON; arrays and estimators among them likewise
+    fitted.NAME                  the arrays of `_fitted_arrays()`, taken back by `_set_fitted_arrays`
+    exact.NAME                   the same with more digits, for models that keep such (`_exact_arrays`)
+    fit                          history, iterations, convergence
+    more                         further plain values (`_more_header`)
+    parts                        what the estimator is made of (`_parts`): fitted estimators, tensors of a
+                                 torch module by name, or lists of such, up to a limited depth
+
+An estimator has `_fitted_arrays`, `_set_fitted_arrays` and `_check_options`; the other methods are optional.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latently.backend.namespace import is_native, to_numpy
+from latently.core import io
+from latently.estimators.messages import warn_user
+
+Arrays = dict[str, NDArray[Any]]
+
+_MOST_LEVELS = 16  # of parts within parts
+_MOST_PARTS = 100_000
+
+
+def save(self: Any, path: str | os.PathLike[str]) -> None:
+    """Write the fitted estimator to a file that `latently.load` reads.
+
+    The file holds arrays and text only: reading it never runs code.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to write; an existing file is replaced in one go.
+    """
+    left_out: set[str] = set()
+    header, arrays = _described(self, left_out)
+    for name in sorted(left_out):
+        warn_user(f"{name} cannot be written to a file and is left out")
+    io.write(path, header, arrays)
+
+
+# -- to a file ----------------------------------------------------------------------------------------
+
+
+def _described(estimator: Any, left_out: set[str], level: int = 0) -> tuple[dict[str, Any], Arrays]:
+    """Header and arrays of a fitted estimator; names of hyper-parameters that no file can hold."""
+    header, arrays = _described_settings(estimator, left_out, level)
+    fitted, exact = estimator._fitted_arrays(), _optional(estimator, "_exact_arrays")
+    arrays |= {f"fitted.{name}": to_numpy(array) for name, array in fitted.items()}
+    arrays |= {f"exact.{name}": to_numpy(array) for name, array in exact.items()}
+    names = getattr(estimator, "feature_names_in_", None)
+    header["feature_names"] = None if names is None else [str(name) for name in names]
+    if hasattr(estimator, "history_"):
+        arrays["fit.history"] = to_numpy(estimator.history_)
+        header["n_iter"], header["n_passes"] = int(estimator.n_iter_), int(estimator.n_passes_)
+        header["converged"] = bool(estimator.converged_)
+    more, parts = _optional(estimator, "_more_header"), _optional(estimator, "_parts")
+    if more:
+        header["more"] = more
+    if parts:
+        header["parts"], its_arrays = _described_part(dict(parts), left_out, level + 1)
+        arrays |= {f"parts.{key}": array for key, array in its_arrays.items()}
+    return header, arrays
+
+
+def _optional(estimator: Any, method: str) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(estimator, method)() if hasattr(estimator, method) else {}
+    return found
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """The arrays of a torch module by name, as a part of an estimator."""
+
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _described_part(part: Any, left_out: set[str], level: int) -> tuple[dict[str, Any], Arrays]:
+    """A node of the tree of parts: an estimator, tensors, or a list or dict of nodes; None is nothing."""
+    if level > _MOST_LEVELS:
+        raise ValueError(f"the estimator has parts within parts to more than {_MOST_LEVELS} levels")
+    if part is None:
+        return {"kind": "none"}, {}
+    if isinstance(part, Tensors):
+        return {"kind": "tensors"}, {name: to_numpy(array) for name, array in part.arrays.items()}
+    if isinstance(part, (list, tuple, dict)):
+        items = (
+            list(part.items()) if isinstance(part, dict) else [(str(i), one) for i, one in enumerate(part)]
+        )
+        nodes, arrays = {}, {}
+        for name, one in items:
+            nodes[name], its_arrays = _described_part(one, left_out, level + 1)
+            arrays |= {f"{name}.{key}": array for key, array in its_arrays.items()}
+        kind = "dict" if isinstance(part, dict) else "list"
+        return {"kind": kind, "nodes": nodes if kind == "dict" else list(nodes.values())}, arrays
+    header, arrays = _described(part, left_out, level)
+    return {"kind": "estimator", **header}, arrays
+
+
+def _described_settings(estimator: Any, left_out: set[str], level: int) -> tuple[dict[str, Any], Arrays]:
+    """Class and hyper-parameters, of which some are arrays and some estimators."""
+    ours = hasattr(estimator, "_fitted_arrays") and type(estimator).__module__.startswith("latently.")
+    if not ours:
+        raise TypeError(
+            f"{type(estimator).__name__} is not a class of latently, so latently.load cannot know it"
+        )
+    if level > _MOST_LEVELS:
+        raise ValueError(f"the estimator holds others to more than {_MOST_LEVELS} levels")
+    arrays: Arrays = {}
+    plain: dict[str, Any] = {}
+    estimators: dict[str, Any] = {}
+    for name, value in estimator.get_params(deep=False).items():
+        if _may_be_array(name) and is_native(value):
+            arrays[f"hyper.{name}"] = to_numpy(value)
+        elif _may_be_array(name) and isinstance(value, (list, tuple, np.ndarray)):
+            arrays[f"hyper.{name}"] = np.asarray(value, dtype=np.float64)
+        elif value is None or isinstance(value, (bool, int, float, str)):
+            plain[name] = value
+        elif isinstance(value, np.generic):
+            plain[name] = value.item()
+        elif _are_sizes(value):
+            plain[name] = _as_lists(value)
+        elif hasattr(value, "get_params"):
+            estimators[name], its_arrays = _described_settings(value, left_out, level + 1)
+            arrays |= {f"hyper.{name}.{key}": array for key, array in its_arrays.items()}
+        else:
+            left_out.add(name)
+    header = {"class": type(estimator).__name__, "hyper_parameters": plain}
+    return header | ({"hyper_estimators": estimators} if estimators else {}), arrays
+
+
+def _may_be_array(hyper_parameter: str) -> bool:
+    return hyper_parameter == "class_prior" or (
+        hyper_parameter.endswith("_init") and hyper_parameter != "n_init"
+    )
+
+
+def _are_sizes(value: Any) -> bool:
+    """Whether this is a sequence of integers, or of such sequences: numbers of components, layer by layer."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "iu" and value.ndim in (1, 2)
+    return isinstance(value, (list, tuple)) and all(
+        type(entry) is int or (isinstance(entry, (list, tuple)) and all(type(size) is int for size in entry))
+        for entry in value
+    )
+
+
+def _as_lists(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_as_lists(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
+# -- from a file --------------------------------------------------------------------------------------
+
+
+ClassNamed = Callable[[Any], Any]  # the class for a name that stands in a header
+
+
+def rebuild(class_named: ClassNamed, header: dict[str, Any], arrays: Arrays) -> Any:
+    """The estimator that a header and its arrays describe; a ValueError or the like if they describe none."""
+    _require(_count_parts(header) <= _MOST_PARTS, f"it has more than {_MOST_PARTS} parts")
+    return _rebuilt(class_named, header, arrays, 0)
+
+
+def _rebuilt(class_named: ClassNamed, header: dict[str, Any], arrays: Arrays, level: int) -> Any:
+    groups = _groups(arrays, ("fitted", "exact", "fit", "hyper", "parts"))
+    for group in ("fitted", "exact", "fit"):
+        _check_numbers(groups[group])
+    estimator = _rebuilt_settings(class_named, header, groups["hyper"], level)
+    estimator._check_options()
+    if "parts" in header or groups["parts"]:
+        parts = _rebuilt_part(class_named, header.get("parts"), groups["parts"], level + 1)
+        _require(
+            isinstance(parts, dict) and hasattr(estimator, "_set_parts"), "it has parts that are not known"
+        )
+        estimator._set_parts(**parts)
+    else:
+        _require(not hasattr(estimator, "_set_parts"), "its parts are missing")
+    estimator._set_fitted_arrays(**groups["fitted"])
+    for name, array in groups["fitted"].items():
+        _require(getattr(estimator, f"{name}_").shape == array.shape, f"{name} has shape {array.shape}")
+    if groups["exact"]:
+        known = hasattr(estimator, "_set_exact_arrays")
+        _require(known, f"it has arrays that are not known: {sorted(groups['exact'])}")
+        estimator._set_exact_arrays(**groups["exact"])
+    if hasattr(estimator, "history_"):
+        _set_history(estimator, header, groups["fit"])
+    else:
+        _require(not groups["fit"])
+    more = header.get("more", {})
+    _require(isinstance(more, dict))
+    if more or hasattr(estimator, "_set_more"):
+        known = hasattr(estimator, "_set_more")
+        _require(known, f"its header has entries that are not known: {sorted(more)}")
+        estimator._set_more(**more)
+    names = header["feature_names"]
+    if names is not None:
+        _require(isinstance(names, list) and all(isinstance(name, str) for name in names))
+        _require(len(names) == estimator.n_features_in_)
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    return estimator
+
+
+def _rebuilt_part(class_named: ClassNamed, node: Any, arrays: Arrays, level: int) -> Any:
+    """What a node of the tree of parts describes."""
+    _require(level <= _MOST_LEVELS, f"it has parts within parts to more than {_MOST_LEVELS} levels")
+    _require(isinstance(node, dict) and isinstance(node.get("kind"), str), "its parts are not described")
+    kind = node["kind"]
+    if kind == "none":
+        _require(not arrays)
+        return None
+    if kind == "tensors":
+        for name, array in arrays.items():
+            finite = array.dtype.kind not in "fc" or bool(np.all(np.isfinite(array)))
+            _require(finite and array.dtype.kind in "fiub", f"{name} must hold finite real numbers")
+        return arrays
+    if kind in ("list", "dict"):
+        nodes = node.get("nodes")
+        _require(isinstance(nodes, list if kind == "list" else dict))
+        items = [(str(i), one) for i, one in enumerate(nodes)] if kind == "list" else list(nodes.items())
+        own = _groups(arrays, tuple(name for name, _ in items))
+        built = {name: _rebuilt_part(class_named, one, own[name], level + 1) for name, one in items}
+        return list(built.values()) if kind == "list" else built
+    _require(kind == "estimator", f"it has a part of an unknown kind, {kind!r}")
+    return _rebuilt(class_named, node, arrays, level)
+
+
+def _count_parts(node: Any) -> int:
+    """Nodes of the tree of parts; without recursion, which a file could exhaust."""
+    count, waiting = 0, [node]
+    while waiting and count <= _MOST_PARTS:
+        here = waiting.pop()
+        if isinstance(here, dict):
+            count += 1
+            waiting.extend(here.values())
+        elif isinstance(here, list):
+            waiting.extend(one for one in here if isinstance(one, (dict, list)))
+    return count
+
+
+def _rebuilt_settings(class_named: ClassNamed, header: Any, arrays: Arrays, level: int) -> Any:
+    """An estimator that is not fitted."""
+    _require(level <= _MOST_LEVELS, f"it holds estimators to more than {_MOST_LEVELS} levels")
+    plain, described = header["hyper_parameters"], header.get("hyper_estimators", {})
+    _require(isinstance(plain, dict) and isinstance(described, dict))
+    _require(not any(isinstance(value, dict) for value in plain.values()))
+    _require(all(_are_sizes(value) for value in plain.values() if isinstance(value, list)))
+    _require(not any(isinstance(plain[name], str) for name in plain if _may_be_array(name)))
+    given = {name: array for name, array in arrays.items() if "." not in name}
+    _check_numbers(given)
+    inner = _groups({name: arrays[name] for name in arrays if name not in given}, tuple(described))
+    estimators = {}
+    for name, its_header in described.items():
+        its_arrays = _groups(inner[name], ("hyper",))["hyper"]
+        estimators[name] = _rebuilt_settings(class_named, its_header, its_arrays, level + 1)
+    return class_named(header["class"])(**plain, **given, **estimators)
+
+
+def _set_history(estimator: Any, header: dict[str, Any], arrays: Arrays) -> None:
+    _require(set(arrays) == {"history"})
+    history, n_iter, converged = arrays["history"], header["n_iter"], header["converged"]
+    n_passes = header["n_passes"]
+    _require(all(type(n) is int and n >= 0 for n in (n_iter, n_passes)) and type(converged) is bool)
+    _require(history.ndim == 1 and len(history) <= n_iter + 1)
+    estimator.history_, estimator.n_iter_, estimator.converged_ = history, n_iter, converged
+    estimator.n_passes_ = n_passes
+
+
+def _groups(arrays: Arrays, names: tuple[str, ...]) -> dict[str, Arrays]:
+    """Arrays by what stands before the first point of their key."""
+    groups: dict[str, Arrays] = {name: {} for name in names}
+    for key, array in arrays.items():
+        group, _, rest = key.partition(".")
+        _require(group in groups, f"it has an array {key!r} that is not known")
+        groups[group][rest] = array
+    return groups
+
+
+def _check_numbers(arrays: Arrays) -> None:
+    for name, array in arrays.items():
+        if array.dtype != np.float64 or not np.all(np.isfinite(array)):
+            raise ValueError(f"{name} must hold finite numbers in float64")
+
+
+def _require(condition: Any, message: str = "its header does not fit its arrays") -> None:
+    if not condition:
+        raise ValueError(message)

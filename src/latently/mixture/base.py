@@ -1,0 +1,439 @@
+"""What all mixtures share: their options, how they are fitted, and what one asks of a fitted one.
+
+A leaf declares its own options, and its `_structure` says what they mean: which family the components are of,
+and which arrays are fitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY
+from typing import Any
+
+import numpy as np
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from latently.backend.namespace import double, like, namespace, to_numpy
+from latently.core.drivers import LOG_LIKELIHOOD, best_start, em_step, relative
+from latently.core.frame import Frame
+from latently.core.summary import Summary
+from latently.core.tree import mapped
+from latently.distributions.mixture import drawn_rows, expected_rows, log_density, responsibilities
+from latently.estimators import criteria
+from latently.estimators.checks import check_choice, check_flag, check_integer, check_number, check_weights
+from latently.estimators.data import called, check_same_device, computed
+from latently.estimators.em import fit_em, keep_result, partial_fit
+from latently.estimators.fitted import FittedModel
+from latently.estimators.iterative import IterativeEstimator
+from latently.estimators.labels import component_labels
+from latently.estimators.messages import warn_user
+from latently.estimators.options import estimator, option
+from latently.estimators.parameters import check_shapes, fitted_arrays, given_starts, set_given, store
+from latently.estimators.problem import Problem, summarised
+from latently.estimators.randomness import as_generator
+from latently.estimators.rows import for_method, in_main_memory, rows_of
+from latently.mixture import starts
+from latently.mixture.structure import Structure
+
+_FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
+
+
+@estimator
+class MixtureEstimator(DensityMixin, IterativeEstimator):
+    """Options of all mixtures; a leaf writes `_structure`.
+
+    Parameters
+    ----------
+    init : {"kmeans", "k-means++", "random"}, default="kmeans"
+        How rows are first partitioned among components. Every second start uses standardised features, and
+        from the third on features are weighted at random, so that no two starts are alike. Some starts of
+        MCFA are made in principal dimensions and some at random.
+    noise_floor : float, default=1e-6
+        No variance falls below this fraction of the feature's variance in the data (of the mean variance,
+        if the variance is isotropic). Variances at the floor maximise the likelihood under that bound.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of matrix products; sums are always float64.
+    weights_init, subweights_init, means_init, covariances_init, loadings_init, noise_init, \
+latent_means_init, latent_covariances_init, class_prior_init, coef_init, intercept_init : array-like, optional
+        Starting values in the shape of the fitted attributes, or anything that broadcasts to it. Those
+        given replace our own; if all are given, EM begins from exactly these.
+
+    Attributes
+    ----------
+    n_iter_ : int
+        EM steps taken.
+    n_passes_ : int
+        Passes over the data in these; with "squarem" a step takes up to three (MCFA: nine).
+    converged_ : bool
+    history_ : ndarray of shape (n_iter + 1,)
+        Log-likelihood per row of the starting values and after every step; it never falls.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        If X had string column names.
+    """
+
+    _: KW_ONLY
+    init: str = option("kmeans", check_choice, choices=starts.INITS)
+    noise_floor: float = option(1e-6, check_number, least=0)
+    dtype: str = option("float64", check_choice, choices=("float64", "float32"))
+
+    objective = LOG_LIKELIHOOD
+
+    def _structure(self) -> Structure:
+        """How the fitted attributes and the kernel belong together, as the options have it."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.array_api_support = True
+        return tags
+
+    # -- fitting --------------------------------------------------------------------------------------
+
+    partial_fit = partial_fit
+
+    def _data(self, X, y=None, sample_weight=None, *, reset):
+        data = super()._data(X, y, sample_weight, reset=reset)
+        if y is None:
+            return data
+        return data.with_allowed(self._allowed(computed(y), data.count_rows(), reset=reset))
+
+    def _allowed(self, y, n_rows, *, reset):
+        """(n_rows, K) bool: the components that labels allow each row; None for all."""
+        return component_labels(y, n_rows, self._structure().n_components)
+
+    def _fit(self, data):
+        problem = self._problem(data)
+        result = fit_em(
+            self,
+            problem,
+            start=lambda progress: self._start(problem, progress),
+            example=lambda: example(problem, self._structure()),
+            step=self._step(problem),
+        )
+        keep_result(self, problem, result)
+
+    def _step(self, problem):
+        """An EM step that is cheaper than that over the rows, if there is one."""
+        return None
+
+    def _problem(self, data):
+        """The kernel and the frame that suit the rows."""
+        structure = self._structure()
+        self._check_features(data.n_features)
+        summary = summarised(self, data, self._sample_size(structure))
+        self._check_rows(summary.n_rows, structure)
+        if summary.n_rows < 2 and not data.in_memory:  # arrays in memory were counted before
+            raise ValueError(f"Found X with {summary.n_rows} sample(s) while a minimum of 2 is required")
+        frame = Frame.around(summary.mean, summary.deviation, isotropic=structure.family(None).isotropic)
+        return self._problem_in(frame, data, summary, structure)
+
+    def _problem_of_fitted(self, data):
+        """The kernel and the frame that suit rows like those the model was fitted to, whatever the data."""
+        fitted = self._fitted_model()
+        check_same_device(f"{type(self).__name__}.partial_fit", data, fitted.place)
+        summary = Summary.of_moments(*fitted.kernel.moments(fitted.params))
+        return self._problem_in(fitted.frame, data, summary, self._structure())
+
+    def _problem_in(self, frame, data, summary, structure):
+        structure.check_frame(frame, lambda feature: called(self, feature))
+        family = structure.family_in(frame, self._floor(summary, frame, structure))
+        kernel = structure.kernel(family, self.dtype)
+        return Problem(kernel, data, frame, summary, structure.n_components, self.block_size)
+
+    def _check_features(self, n_features):
+        """Whether the model makes sense for this number of features."""
+
+    def _check_rows(self, n_rows, structure):
+        if n_rows < structure.least_rows:
+            raise ValueError(
+                f"n_components={structure.least_rows} must not be larger than n_samples={n_rows}"
+            )
+
+    def _sample_size(self, structure):
+        """Rows to keep for the starts; with starting values given, what identifies a checkpoint's data."""
+        given = all(getattr(self, entry.init) is not None for entry in structure.parameters)
+        if given or (self.warm_start and hasattr(self, "history_")):
+            return 0 if self.checkpoint is None else 2
+        return starts.rows_for_start(structure.n_components)
+
+    def _floor(self, summary, frame, structure):
+        """The smallest variance of each feature in the frame: `noise_floor` times the variance it has.
+
+        Isotropic families go by the mean variance. A constant feature counts with variance one, which in the
+        frame is that of the other features.
+        """
+        xp = namespace(frame.scale)
+        variance = (summary.deviation / frame.scale) ** 2
+        if structure.family(None).isotropic:
+            variance = xp.zeros_like(variance) + xp.mean(variance)
+        constant = variance == 0
+        if bool(xp.any(constant)):
+            self._report_constant(np.flatnonzero(to_numpy(constant)))
+        return self.noise_floor * xp.where(constant, 1.0, variance)
+
+    def _report_constant(self, features):
+        names = [called(self, feature) for feature in features[:5]]
+        listed = ", ".join(names) + (", ..." if len(features) > 5 else "")
+        if self.noise_floor == 0:
+            raise ValueError(
+                f"X has constant features ({listed}), so the likelihood has no maximum; "
+                "drop them, or set noise_floor above 0"
+            )
+        warn_user(f"X has constant features ({listed}); their variance is held at noise_floor")
+
+    def _start(self, problem, progress=None):
+        """Starting values in the frame, and whether the user interrupted the search for them.
+
+        What the user gave, what an earlier fit left, or our own.
+        """
+        structure, n_features = self._structure(), problem.data.n_features
+        here = problem.in_main_memory()
+        if self.warm_start and hasattr(self, "history_"):
+            self._check_shapes(n_features, "warm_start")
+            last = here.to_frame(mapped(to_numpy, self._fitted_model().params))
+            return problem.on_device(near(last, "the means of the last fit")), False
+        given = given_starts(self, structure.parameters, structure.sizes(n_features))
+        if len(given) == len(structure.parameters):
+            start = near(here.to_frame(structure.to_kernel(given)), structure.means_from)
+            return problem.on_device(start), False
+        sample, means = here.sample(), structure.start_means(given)
+        found = starts.starting_values(
+            here.kernel,
+            structure.n_components,
+            self.init,
+            starts.number_of_starts(
+                self.n_init, len(sample), n_features, structure.n_components, structure.start_dimensions
+            ),
+            self.random_state,
+            sample,
+            here.frame,
+            None if means is None else (means - here.frame.shift) / here.frame.scale,
+            structure.start_dimensions,
+            structure.n_groups,
+        )
+
+        def with_given(start):
+            ours = structure.from_kernel(here.from_frame(start))
+            completed = structure.to_kernel(structure.completed(ours, given))
+            return near(here.to_frame(completed), structure.means_from)
+
+        if given:
+            found = map(with_given, found)
+        if progress:
+            found = progress.starts(found)
+        sweep = problem.sweep_of_sample(sample)
+        short = problem.with_conditionals(em_step(problem.kernel, sweep), sweep, last=1)
+        return best_start(
+            short, map(problem.on_device, found), n_steps=starts.SHORT_RUN, stop=relative(self.tol)
+        )
+
+    # -- parameters in and out ------------------------------------------------------------------------
+
+    def _with_parameters(self, **given):
+        """This new estimator, with these parameters as its fitted attributes."""
+        self._check_options()
+        self._set_fitted_arrays(**given)
+        return self
+
+    def _set_fitted_arrays(self, **given):
+        structure = self._structure()
+        n_features = structure.n_features(given)
+        self._check_features(n_features)
+        set_given(self, structure.parameters, structure.sizes(n_features), given)
+        self.n_features_in_ = n_features
+        self.n_iter_, self.n_passes_, self.converged_, self.history_ = 0, 0, False, np.zeros(0)
+
+    def _fitted_arrays(self):
+        check_is_fitted(self)
+        return fitted_arrays(self, self._structure().parameters)
+
+    def _check_shapes(self, n_features, purpose):
+        structure = self._structure()
+        check_shapes(self, structure.parameters, structure.sizes(n_features), purpose)
+
+    def _keep(self, params):
+        """Makes the kernel's parameters, in the user's units, those of this estimator."""
+        structure = self._structure()
+        fitted = structure.from_kernel(params)
+        store(self, fitted)
+        self._exact = self._fitted_arrays(), structure.exact(params, self._fitted_arrays())
+
+    def _exact_params(self):
+        """The kernel's own parameters, if there are such and the fitted attributes still belong to them."""
+        fitted, params = getattr(self, "_exact", (None, None))
+        if params is None:
+            return None
+        same = all(fitted[name] is array for name, array in self._fitted_arrays().items())
+        return params if same else None
+
+    def _exact_arrays(self):
+        params = self._exact_params()
+        if params is None:
+            return {}
+        return {name: getattr(params.components, name) for name in self._structure().EXACT}
+
+    def _set_exact_arrays(self, **given):
+        structure, fitted = self._structure(), self._fitted_arrays()
+        self._exact = fitted, structure.with_exact(structure.to_kernel(fitted), given)
+
+    def to(self, device):
+        moved = super().to(device)
+        params = self._exact_params()
+        if params is not None:
+            moved._exact = moved._fitted_arrays(), mapped(lambda array: like(array, moved.history_), params)
+        return moved
+
+    to.__doc__ = IterativeEstimator.to.__doc__
+
+    def _fitted_model(self) -> FittedModel:
+        structure, fitted = self._structure(), self._fitted_arrays()
+        exact = self._exact_params()
+        params = structure.to_kernel(fitted) if exact is None else exact
+        kernel = structure.kernel(structure.family(np.zeros(self.n_features_in_)), self.dtype)
+        frame = Frame.around(*kernel.moments(params), isotropic=kernel.family.isotropic)
+        place = next(iter(fitted.values()))
+        return FittedModel(kernel, params, frame, structure.n_components, self.n_features_in_, place)
+
+    # -- using a fitted model -------------------------------------------------------------------------
+
+    def score_samples(self, X, *, out=None):
+        """Log density of each row, of its observed entries.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or blocks
+        out : path of a .npy file, optional
+            Where to write the result block by block; what is returned is then the file, memory-mapped.
+            All methods that return an array with an entry for every row have it.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return rows_of(self, X, scores, out=out)
+
+    def score(self, X, y=None, sample_weight=None):
+        """Mean log density of the rows, weighted if `sample_weight` is given."""
+        scores = in_main_memory(self.score_samples(X))
+        if sample_weight is not None:
+            sample_weight = check_weights(sample_weight, len(scores))
+        return float(np.average(scores, weights=sample_weight))
+
+    def predict_proba(self, X, *, out=None):
+        """Posterior probability of each component, (n_samples, n_components)."""
+        return rows_of(self, X, probabilities, out=out)
+
+    def predict(self, X, *, out=None):
+        """The most probable component of each row."""
+        return rows_of(self, X, most_probable, out=out)
+
+    def fit_predict(self, X, y=None, sample_weight=None):
+        """Fit the model, then `predict` the same rows."""
+        return self.fit(X, y, sample_weight=sample_weight).predict(X)
+
+    def sample(self, n_samples=1, *, random_state=None):
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, Generator, RandomState or None
+            Seed of this draw; the estimator's `random_state` is that of `fit`.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        components : ndarray of shape (n_samples,)
+            The component each row was drawn from.
+        """
+        check_integer("n_samples", n_samples, least=1)
+        fitted = self._fitted_model()
+        drawn = fitted.kernel.sample(mapped(to_numpy, fitted.params), n_samples, as_generator(random_state))
+        return tuple(like(array, fitted.place) for array in drawn)
+
+    def impute(self, X, *, sample=False, random_state=None, out=None):
+        """Impute missing entries, given the observed ones.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or blocks
+            Rows with NaN in the entries to be imputed.
+        sample : bool, default=False
+            Whether to draw the missing entries from their conditional distribution, instead of taking its
+            mean. Several draws show the uncertainty of the imputation.
+        random_state : int, Generator, RandomState or None
+            Seed of the draws.
+        out : path of a .npy file, optional
+            As for `score_samples`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Observed entries are unchanged.
+        """
+        check_flag("sample", sample)
+        check_is_fitted(self)
+        rng = as_generator(random_state) if sample else None
+        return rows_of(self, X, imputed_rows, rng, out=out)
+
+    def n_parameters(self):
+        """Number of free parameters of the fitted density."""
+        check_is_fitted(self)
+        structure = self._structure()
+        K = structure.n_components
+        return K - 1 + structure.family(None).n_parameters(K, self.n_features_in_)
+
+    bic, aic, icl = criteria.bic, criteria.aic, criteria.icl
+
+
+def near(start: Any, shown_as: str) -> Any:
+    """The start, if its means are near the data: quadratic forms lose all digits far away."""
+    distance = np.max(np.abs(start.components.means))
+    if distance > _FARTHEST:
+        raise ValueError(
+            f"{shown_as} are {distance:.1g} standard deviations away from the data; check their units"
+        )
+    return start
+
+
+def example(problem: Problem, structure: Structure) -> Any:
+    """Parameters of the right shapes, to read a checkpoint with."""
+    here = problem.in_main_memory()
+    rows = here.sample()[:2]
+    means = np.zeros((structure.n_components, problem.data.n_features))
+    labels = np.zeros(len(rows), dtype=int)
+    return problem.on_device(here.kernel.from_partition(rows.X, rows.weight, labels, means))
+
+
+# -- functions of blocks ------------------------------------------------------------------------------
+
+
+@for_method("score_samples")
+def scores(kernel, density, frame, block):
+    return log_density(kernel, density, frame.enter(block)) - frame.log_volume(block)
+
+
+@for_method("predict_proba")
+def probabilities(kernel, density, frame, block):
+    return responsibilities(kernel, density, frame.enter(block))
+
+
+@for_method("predict")
+def most_probable(kernel, density, frame, block):
+    resp = probabilities(kernel, density, frame, block)
+    return namespace(resp).argmax(resp, axis=1)
+
+
+@for_method("impute")
+def imputed_rows(kernel, density, frame, rng, block):
+    """Rows whose missing entries are replaced by their expectation or, given a generator, by a draw."""
+    if block.observed is None:
+        return double(block.X)
+    framed = frame.enter(block)
+    if rng is None:
+        values = expected_rows(kernel, density, framed)
+    else:
+        values = like(drawn_rows(kernel, density, rng, framed), framed.X)
+    return namespace(values).where(block.observed, double(block.X), values * frame.scale + frame.shift)

@@ -1,0 +1,420 @@
+"""How the fitted attributes of a mixture and the parameters of its kernel belong together.
+
+A structure is chosen by the options of an estimator: how many components there are, what they share, which
+arrays users see and in which shapes. It holds no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from latently.backend.linalg import transpose
+from latently.backend.namespace import Array, contiguous, eye, namespace, ones, to_numpy, zeros
+from latently.core.frame import Frame
+from latently.core.tree import mapped
+from latently.distributions import (
+    CommonLoadings,
+    CommonParams,
+    FullGaussian,
+    FullParams,
+    LowRankGaussian,
+    LowRankParams,
+    Mixture,
+    MixtureParams,
+)
+from latently.distributions.family import Family
+from latently.estimators.checks import (
+    check_covariances,
+    check_locations,
+    check_mixing_weights,
+    check_positive,
+    check_semidefinite,
+    numbers,
+)
+from latently.estimators.parameters import Parameter
+
+Fitted = Mapping[str, Array]  # fitted attributes by name, without their underscore
+
+_FARTHEST = 1e12  # standard deviations that data with common loadings may lie away from the origin
+
+
+class Structure(Protocol):
+    """What the engine of mixtures asks of one."""
+
+    n_components: int  # of the kernel
+    parameters: tuple[Parameter, ...]
+    means_from: str = "means_init"  # the starting values that locate the components
+
+    # -- sizes ----------------------------------------------------------------------------------------
+
+    def sizes(self, n_features: int) -> dict[str, int]:
+        """What the symbols in the shapes of the parameters stand for."""
+        ...
+
+    def n_features(self, given: Mapping[str, Any]) -> int:
+        """The number of features that parameters of the user's imply."""
+        name = "mean" if "mean" in given else "means"
+        means = numbers(name, given[name])
+        if means.ndim == 0 or means.shape[-1] == 0:
+            raise ValueError(f"{name} must have one entry per feature")
+        return int(means.shape[-1])
+
+    @property
+    def least_rows(self) -> int:
+        """How many rows a fit needs."""
+        return self.n_components
+
+    @property
+    def start_dimensions(self) -> int | None:
+        """The number of principal dimensions in which some starts look for clusters, if any."""
+        return None
+
+    @property
+    def n_groups(self) -> int | None:
+        """The number of groups of components, equally many in each, that labels tell apart, if any."""
+        return None
+
+    # -- kernels --------------------------------------------------------------------------------------
+
+    def family(self, floor: Array | None) -> Family:
+        """The family of the components, with a floor (D,) of their variances."""
+        ...
+
+    def family_in(self, frame: Frame, floor: Array) -> Family:
+        """The family for rows in a frame."""
+        return self.family(floor)
+
+    def kernel(self, family: Family, dtype: str) -> Mixture:
+        return Mixture(family, dtype)
+
+    def check_frame(self, frame: Frame, name_of: Any) -> None:
+        """Whether the model can be fitted to rows that lie where these do."""
+
+    # -- parameters -----------------------------------------------------------------------------------
+
+    def to_kernel(self, fitted: Fitted) -> MixtureParams:
+        """Fitted attributes as parameters of the kernel."""
+        ...
+
+    def from_kernel(self, params: MixtureParams) -> dict[str, Array]:
+        """Parameters of the kernel as fitted attributes."""
+        ...
+
+    def completed(self, ours: dict[str, Array], given: dict[str, Array]) -> dict[str, Array]:
+        """Starting values: those given, and our own for the others."""
+        return {**ours, **given}
+
+    def start_means(self, given: dict[str, Array]) -> Array | None:
+        """(K, D) the means that the user gave, if any."""
+        return given.get("means")
+
+    def exact(self, params: MixtureParams, fitted: Fitted) -> MixtureParams | None:
+        """Parameters to keep beside the fitted attributes, for structures whose attributes lose digits."""
+        return None
+
+
+# -- Gaussian mixtures --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CovarianceType:
+    """How the covariances of a Gaussian mixture are shaped, and which family has them."""
+
+    shape: tuple[str, ...]
+    check: Any
+    make_family: Any  # of a floor
+    components: Any  # the family's parameters, of means (K, D) and covariances in their shape
+    covariances: Any  # covariances in their shape, of the family's parameters
+
+
+def _diagonal(means: Array, variances: Array) -> LowRankParams:
+    """A factor model without factors."""
+    return LowRankParams(means, zeros((*means.shape, 0), means), variances)
+
+
+COVARIANCE_TYPES = {
+    "full": CovarianceType(
+        ("K", "D", "D"),
+        check_covariances,
+        FullGaussian,
+        FullParams,
+        lambda components: components.covariances,
+    ),
+    "tied": CovarianceType(
+        ("D", "D"),
+        check_covariances,
+        lambda floor: FullGaussian(floor, shared=True),
+        lambda means, covariance: FullParams(means, covariance[None, ...]),
+        lambda components: components.covariances[0, ...],
+    ),
+    "diag": CovarianceType(
+        ("K", "D"),
+        check_positive,
+        lambda floor: LowRankGaussian(0, floor),
+        _diagonal,
+        lambda components: components.noise_variance,
+    ),
+    "spherical": CovarianceType(
+        ("K",),
+        check_positive,
+        lambda floor: LowRankGaussian(0, floor, isotropic=True),
+        lambda means, variances: _diagonal(
+            means, namespace(means).broadcast_to(variances[:, None], means.shape)
+        ),
+        lambda components: components.noise_variance[:, 0],
+    ),
+}
+
+
+@dataclass(frozen=True)
+class GaussianStructure(Structure):
+    """K Gaussians with covariances of one type."""
+
+    n_components: int
+    covariance_type: str
+
+    @property
+    def type(self) -> CovarianceType:
+        return COVARIANCE_TYPES[self.covariance_type]
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:  # type: ignore[override]
+        return (
+            Parameter("weights", "weights_init", ("K",), check_mixing_weights),
+            Parameter("means", "means_init", ("K", "D"), check_locations),
+            Parameter("covariances", "covariances_init", self.type.shape, self.type.check),
+        )
+
+    def sizes(self, n_features: int) -> dict[str, int]:
+        return {"K": self.n_components, "D": n_features}
+
+    def family(self, floor: Array | None) -> Family:
+        family: Family = self.type.make_family(floor)
+        return family
+
+    def to_kernel(self, fitted: Fitted) -> MixtureParams:
+        return MixtureParams(fitted["weights"], self.type.components(fitted["means"], fitted["covariances"]))
+
+    def from_kernel(self, params: MixtureParams) -> dict[str, Array]:
+        c = params.components
+        return {"weights": params.weights, "means": c.means, "covariances": self.type.covariances(c)}
+
+
+# -- factor models ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LowRankStructure(Structure):
+    """K components N(mu_k, L_k L_k' + diag(psi_k))."""
+
+    n_components: int
+    n_factors: int
+    isotropic: bool = False
+    shared: bool = False  # one noise variance for all components
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:  # type: ignore[override]
+        return (
+            Parameter("weights", "weights_init", ("K",), check_mixing_weights),
+            Parameter("means", "means_init", ("K", "D"), check_locations),
+            Parameter("loadings", "loadings_init", ("K", "D", "q"), check_locations),
+            NoiseParameter("noise_variance", "noise_init", ("K", "D"), self.check_noise, self.isotropic),
+        )
+
+    def sizes(self, n_features: int) -> dict[str, int]:
+        return {"K": self.n_components, "D": n_features, "q": self.n_factors}
+
+    def family(self, floor: Array | None) -> Family:
+        return LowRankGaussian(self.n_factors, floor, isotropic=self.isotropic, shared=self.shared)
+
+    def to_kernel(self, fitted: Fitted) -> MixtureParams:
+        components = LowRankParams(fitted["means"], fitted["loadings"], fitted["noise_variance"])
+        return MixtureParams(fitted["weights"], components)
+
+    def from_kernel(self, params: MixtureParams) -> dict[str, Array]:
+        c = params.components
+        return {
+            "weights": params.weights,
+            "means": c.means,
+            "loadings": c.loadings,
+            "noise_variance": c.noise_variance,
+        }
+
+    def check_noise(self, shown_as: str, array: Any) -> Any:
+        check_positive(shown_as, array)
+        if self.isotropic and np.any(array != array[..., :1]):
+            raise ValueError(f"{shown_as} must be the same for all features, because the noise is isotropic")
+        if self.shared and np.any(array != array[:1]):
+            raise ValueError(f"{shown_as} must be the same for all components, because the noise is shared")
+        return array
+
+
+@dataclass(frozen=True)
+class NoiseParameter(Parameter):
+    """A noise variance, of which isotropic components may have one number each."""
+
+    isotropic: bool = False
+
+    def checked(self, value: Any, sizes: Mapping[str, int], shown_as: str) -> Any:
+        if self.isotropic and len(self.shape) == 2:
+            value = numbers(shown_as, value)
+            if value.shape == (sizes["K"],):
+                value = value[:, None]
+        return super().checked(value, sizes, shown_as)
+
+
+@dataclass(frozen=True)
+class OneComponent(LowRankStructure):
+    """The same with one component, whose attributes have no axis of components."""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:  # type: ignore[override]
+        return (
+            Parameter("mean", "means_init", ("D",), check_locations),
+            Parameter("loadings", "loadings_init", ("D", "q"), check_locations),
+            Parameter("noise_variance", "noise_init", ("D",), self.check_noise),
+        )
+
+    def to_kernel(self, fitted: Fitted) -> MixtureParams:
+        mean, *rest = (fitted[name][None, ...] for name in ("mean", "loadings", "noise_variance"))
+        return MixtureParams(ones((1,), mean), LowRankParams(mean, *rest))
+
+    def from_kernel(self, params: MixtureParams) -> dict[str, Array]:
+        flat = super().from_kernel(params)
+        return {name: flat[of][0, ...] for name, of in _OF_ONE.items()}
+
+
+_OF_ONE = {"mean": "means", "loadings": "loadings", "noise_variance": "noise_variance"}
+
+
+# -- common loadings ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CommonStructure(Structure):
+    """K components N(A xi_k, A Omega_k A' + diag(psi)).
+
+    The loadings that users see are orthonormal in their units, which costs digits where units differ by
+    orders of magnitude or data lie far from the origin. So the kernel's own parameters are kept as well.
+    """
+
+    n_components: int
+    n_factors: int
+    shared_covariance: bool = False
+
+    means_from: ClassVar[str] = "the means that latent_means_init and loadings_init lead to"  # type: ignore[misc]
+    EXACT: ClassVar = ("anchor", "centre", "loadings", "latent_means", "latent_covariances", "basis")
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:  # type: ignore[override]
+        return (
+            Parameter("weights", "weights_init", ("K",), check_mixing_weights),
+            Parameter("loadings", "loadings_init", ("D", "q"), check_locations),
+            Parameter("latent_means", "latent_means_init", ("K", "q"), check_locations),
+            Parameter("latent_covariances", "latent_covariances_init", ("K", "q", "q"), self.check_latent),
+            Parameter("noise_variance", "noise_init", ("D",), check_positive),
+        )
+
+    def sizes(self, n_features: int) -> dict[str, int]:
+        return {"K": self.n_components, "D": n_features, "q": self.n_factors}
+
+    def n_features(self, given: Mapping[str, Any]) -> int:
+        loadings = numbers("loadings", given["loadings"])
+        if len(loadings) == 0:
+            raise ValueError("loadings must have one row per feature")
+        return len(loadings)
+
+    @property
+    def start_dimensions(self) -> int | None:
+        return self.n_factors
+
+    def family(self, floor: Array | None) -> CommonLoadings:
+        return CommonLoadings(self.n_factors, floor, shared=self.shared_covariance)
+
+    def family_in(self, frame: Frame, floor: Array) -> CommonLoadings:
+        return replace(self.family(floor), origin=-frame.shift / frame.scale)
+
+    def check_frame(self, frame: Frame, name_of: Any) -> None:
+        distance = np.abs(to_numpy(frame.shift / frame.scale))
+        if np.max(distance) > _FARTHEST:
+            raise ValueError(
+                f"feature {name_of(np.argmax(distance))} of X lies {np.max(distance):.1g} standard "
+                "deviations away from the origin, where MCFA, which has no free mean, has no digits left; subtract a "
+                "constant"
+            )
+
+    def to_kernel(self, fitted: Fitted) -> MixtureParams:
+        A, psi = fitted["loadings"], fitted["noise_variance"]
+        components = CommonParams(
+            origin=zeros(psi.shape, psi),
+            anchor=zeros((A.shape[1],), A),
+            centre=zeros(psi.shape, psi),
+            loadings=A,
+            latent_means=fitted["latent_means"],
+            latent_covariances=fitted["latent_covariances"],
+            noise_variance=psi,
+            basis=eye(A.shape[1], A),
+        )
+        return MixtureParams(fitted["weights"], components)
+
+    def from_kernel(self, params: MixtureParams) -> dict[str, Array]:
+        _, (A, xi, omega) = self.family(None).shown(params.components)
+        return {
+            "weights": params.weights,
+            "loadings": A,
+            "latent_means": xi,
+            "latent_covariances": omega,
+            "noise_variance": params.components.noise_variance,
+        }
+
+    def completed(self, ours: dict[str, Array], given: dict[str, Array]) -> dict[str, Array]:
+        if "loadings" in given:  # our factors in the basis of theirs
+            basis = np.linalg.lstsq(given["loadings"], ours["loadings"], rcond=None)[0]
+            omega = basis @ ours["latent_covariances"] @ basis.T
+            ours = {**ours, "latent_means": ours["latent_means"] @ basis.T, "latent_covariances": omega}
+        return {**ours, **given}
+
+    def start_means(self, given: dict[str, Array]) -> Array | None:
+        return None
+
+    def exact(self, params: MixtureParams, fitted: Fitted) -> MixtureParams | None:
+        kept, _ = self.family(None).shown(params.components)
+        return MixtureParams(params.weights, mapped(contiguous, kept))
+
+    def with_exact(self, usual: MixtureParams, given: Mapping[str, Array]) -> MixtureParams:
+        """The kernel's own parameters, of arrays that a file holds."""
+        for name in self.EXACT:
+            expected = getattr(usual.components, name).shape
+            if name not in given or given[name].shape != expected:
+                raise ValueError(f"the exact {name} must have shape {expected}")
+        if set(given) != set(self.EXACT):
+            raise ValueError(f"expected the exact parameters {self.EXACT}, not {sorted(given)}")
+        return replace(usual, components=replace(usual.components, **given))
+
+    def check_latent(self, shown_as: str, array: Any) -> Any:
+        flat = array.reshape(-1, *array.shape[-2:])
+        if self.shared_covariance and not np.allclose(
+            flat, flat[0], rtol=1e-9, atol=1e-9 * np.max(np.abs(flat))
+        ):
+            raise ValueError(
+                f"{shown_as} must be the same for all components, because shared_covariance=True"
+            )
+        return check_semidefinite(shown_as, array)
+
+
+# -- what follows from the parameters -----------------------------------------------------------------
+
+
+def low_rank_covariances(c: LowRankParams) -> Array:
+    """(K, D, D) L L' + diag(psi)."""
+    return c.loadings @ transpose(c.loadings) + eye(c.means.shape[1], c.means) * c.noise_variance[:, None, :]
+
+
+def common_covariances(c: CommonParams) -> Array:
+    """(K, D, D) A Omega A' + diag(psi)."""
+    A, psi = c.loadings, c.noise_variance
+    return A @ c.latent_covariances @ A.T + eye(psi.shape[0], psi) * psi

@@ -1,0 +1,109 @@
+"""Methods of classifiers that are mixtures: labels name classes, in place of components.
+
+They are functions that such a classifier takes as its methods. It has `_n_classes_of(given)`, the number of
+classes that parameters of the user's imply, and `_class_of_draw(latent)`, the class of each row drawn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from latently.estimators import em
+from latently.estimators.labels import UNLABELLED
+from latently.mixture.base import MixtureEstimator
+
+
+def fit(self, X, y=None, sample_weight=None):
+    """Fit the model by expectation-maximisation over all classes together.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features), path or blocks
+        The rows, as for all mixtures. NaN marks a missing entry.
+    y : array-like of shape (n_samples,)
+        The class of each row: numbers or text; -1 where unknown. If there are only two labels, -1 among
+        them, it is a class.
+    sample_weight : array-like of shape (n_samples,), optional
+        How often each row counts; fractions are allowed.
+
+    Returns
+    -------
+    self
+    """
+    _require_labels(self, y)
+    MixtureEstimator.fit(self, X, y, sample_weight)
+    self._start_rejecting()
+    return self
+
+
+def partial_fit(self, X, y=None, sample_weight=None, classes=None):
+    """Continue fitting with a batch of rows, by stepwise EM.
+
+    Parameters
+    ----------
+    X, y, sample_weight
+        As for `fit`. The first batch gives the starting values, so it should hold rows of all classes.
+    classes : array-like of shape (n_classes,), optional
+        All classes, for the first batch; by default those of its labels.
+
+    Returns
+    -------
+    self
+    """
+    _require_labels(self, y)
+    self._declared = None if classes is None else np.unique(classes)
+    try:
+        em.partial_fit(self, X, y, sample_weight)
+    finally:
+        vars(self).pop("_declared", None)
+    if not hasattr(self, "reject_below_"):
+        self._start_rejecting()
+    return self
+
+
+def sample(self, n_samples=1, *, random_state=None):
+    """Draw rows and their classes from the model.
+
+    Parameters
+    ----------
+    n_samples : int, default=1
+    random_state : int, Generator, RandomState or None
+        Seed of this draw; the estimator's `random_state` is that of `fit`.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,)
+    """
+    X, latent = MixtureEstimator.sample(self, n_samples, random_state=random_state)
+    return X, self.classes_[self._class_of_draw(latent)]
+
+
+def allowed_classes(self, y, n_rows, *, reset):
+    """(n_rows, C) bool: the class of each row, all classes if it has no label; None if none has."""
+    classes = getattr(self, "_declared", None) if reset else self.classes_
+    codes = self._encoded(y, n_rows, classes)
+    of_class = (codes[:, None] == np.arange(len(self.classes_))) | (codes[:, None] == UNLABELLED)
+    return None if of_class.all() else of_class
+
+
+def set_fitted_arrays(self, **given):
+    self._set_classes(None, self._n_classes_of(given))
+    MixtureEstimator._set_fitted_arrays(self, **given)
+    self._start_rejecting()
+
+
+def n_classes(model):
+    return len(model.classes_) if hasattr(model, "classes_") else 1
+
+
+def with_tags(model, tags):
+    """scikit-learn's tags of a mixture that is a classifier."""
+    tags.array_api_support = False  # rows may be on any device, but labels, which may be text, are NumPy's
+    tags.classifier_tags.poor_score = model.n_factors == 1  # one factor cannot separate many classes
+    return tags
+
+
+def _require_labels(model, y):
+    if y is None:
+        raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
