@@ -39,6 +39,12 @@ class Frame:
         scale = xp.where(varies & (not isotropic), deviation, typical)
         return cls(mean, 2.0 ** xp.round(xp.log2(scale)))
 
+    @classmethod
+    def identity(cls, row: Array) -> Frame:
+        """In which rows like this one (D,) stay as they are."""
+        zeros = namespace(row).zeros_like(row)
+        return cls(zeros, zeros + 1.0)
+
     def enter(self, block: Block) -> Block:
         """The rows in this frame, in float64; zero, which is the mean, where nothing was observed."""
         u = double(block.X) - self.shift

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from latently.core.drivers import Kernel
+from latently.core.kernel import Kernel
 from latently.core.tree import add, mapped
 
 

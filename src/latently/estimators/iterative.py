@@ -6,6 +6,7 @@ from copy import copy
 from dataclasses import KW_ONLY
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from latently.backend.namespace import to_device
@@ -19,11 +20,18 @@ from latently.estimators.checks import (
     check_path,
     check_seed,
     check_verbosity,
+    numbers,
 )
 from latently.estimators.data import check_data
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import check_options, estimator, option
-from latently.estimators.parameters import store
+from latently.estimators.parameters import (
+    check_names,
+    check_shapes,
+    fitted_arrays,
+    set_given,
+    store,
+)
 
 
 @estimator
@@ -74,20 +82,20 @@ class IterativeEstimator(BaseEstimator):
     """
 
     _: KW_ONLY
-    max_iter: int = option(1000, check_integer, least=0)
-    tol: float = option(5e-8, check_number, least=0)
-    n_init: Any = option("auto", check_integer, least=1, or_else="auto")
-    accelerate: Any = option("squarem", check_choice, choices=(None, "squarem"))
-    batch_size: int | None = option(None, check_integer, least=1, or_else=None)
-    learning_decay: float = option(0.7, check_number, least=0, most=1)
-    learning_offset: float = option(10.0, check_number, least=1)
-    checkpoint: Any = option(None, check_path)
-    checkpoint_every: int = option(10, check_integer, least=1)
-    block_size: int | None = option(None, check_integer, least=1, or_else=None)
-    random_state: Any = option(None, check_seed)
-    warm_start: bool = option(False, check_flag)
-    verbose: int = option(0, check_verbosity)
-    callbacks: Any = option(None, check_callbacks)
+    max_iter: int = option(default=1000, check=check_integer, least=0)
+    tol: float = option(default=5e-8, check=check_number, least=0)
+    n_init: Any = option(default="auto", check=check_integer, least=1, or_else="auto")
+    accelerate: Any = option(default="squarem", check=check_choice, choices=(None, "squarem"))
+    batch_size: int | None = option(default=None, check=check_integer, least=1, or_else=None)
+    learning_decay: float = option(default=0.7, check=check_number, least=0, most=1)
+    learning_offset: float = option(default=10.0, check=check_number, least=1)
+    checkpoint: Any = option(default=None, check=check_path)
+    checkpoint_every: int = option(default=10, check=check_integer, least=1)
+    block_size: int | None = option(default=None, check=check_integer, least=1, or_else=None)
+    random_state: Any = option(default=None, check=check_seed)
+    warm_start: bool = option(default=False, check=check_flag)
+    verbose: int = option(default=0, check=check_verbosity)
+    callbacks: Any = option(default=None, check=check_callbacks)
 
     save = saving.save
     _repr_html_inner = notebook.html
@@ -130,6 +138,49 @@ class IterativeEstimator(BaseEstimator):
     def _fit(self, data):
         """Sets the fitted attributes."""
         raise NotImplementedError
+
+    # -- fitted arrays --------------------------------------------------------------------------------
+
+    def _parameters(self):
+        """The table of the fitted arrays, a tuple of `Parameter`."""
+        raise NotImplementedError
+
+    def _sizes(self, n_features):
+        """What the symbols in the shapes of the table stand for, by symbol."""
+        raise NotImplementedError
+
+    def _n_features_of(self, given):
+        """The number of features that fitted arrays imply, by the first with an axis of features."""
+        entry = next(entry for entry in self._parameters() if "D" in entry.shape)
+        array = numbers(entry.name, given[entry.name])
+        axis = entry.shape.index("D") - len(entry.shape)
+        if array.ndim < -axis or array.shape[axis] == 0:
+            raise ValueError(f"{entry.name} must have one entry per feature")
+        return int(array.shape[axis])
+
+    def _fitted_arrays(self):
+        return fitted_arrays(self, self._parameters())
+
+    def _set_fitted_arrays(self, **given):
+        """Makes this a fitted estimator with these arrays, as the user or a file gave them."""
+        check_names(self._parameters(), given)
+        n_features = self._n_features_of(given)
+        self._check_features(n_features)
+        set_given(self, self._parameters(), self._sizes(n_features), given)
+        self.n_features_in_ = n_features
+        self.n_iter_, self.n_passes_, self.converged_, self.history_ = 0, 0, False, np.zeros(0)
+
+    def _with_parameters(self, **given):
+        """This new estimator, with these parameters as its fitted arrays; for `from_parameters`."""
+        self._check_options()
+        self._set_fitted_arrays(**given)
+        return self
+
+    def _check_features(self, n_features):
+        """Whether the model makes sense for this number of features."""
+
+    def _check_shapes(self, n_features, purpose):
+        check_shapes(self, self._parameters(), self._sizes(n_features), purpose)
 
     # -- devices --------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, dataclass_transform
 T = TypeVar("T", bound=type)
 
 
-def option(default: Any, check: Callable[..., None], **limits: Any) -> Any:
+def option(*, default: Any, check: Callable[..., Any], **limits: Any) -> Any:
     """A constructor parameter: its default, and the check `check(name, value, **limits)` of its values."""
     return dataclasses.field(default=default, metadata={"check": partial(check, **limits)})
 
@@ -35,7 +35,7 @@ def check_options(model: Any) -> None:
 @dataclass_transform(eq_default=False, field_specifiers=(option,))
 def estimator(cls: T) -> T:
     """Gives a class its constructor, and its docstring the parameters that it inherits."""
-    made = dataclasses.dataclass(eq=False, repr=False)(cls)
+    made: T = dataclasses.dataclass(eq=False, repr=False)(cls)  # type: ignore[assignment]
     made.__init__.__signature__ = _own_first(made)  # type: ignore[misc]
     made.__doc__ = _completed(made)
     return made

@@ -60,10 +60,14 @@ def store(model: Any, arrays: Mapping[str, Array]) -> None:
 
 def set_given(model: Any, table: Table, sizes: Mapping[str, int], given: Mapping[str, Any]) -> None:
     """Makes parameters of the user's the fitted attributes."""
+    store(model, {entry.name: entry.checked(given[entry.name], sizes, entry.name) for entry in table})
+
+
+def check_names(table: Table, given: Mapping[str, Any]) -> None:
+    """Whether these are the parameters of the table, no more and no less."""
     names = {entry.name for entry in table}
     if set(given) != names:
         raise ValueError(f"expected the parameters {sorted(names)}, not {sorted(given)}")
-    store(model, {entry.name: entry.checked(given[entry.name], sizes, entry.name) for entry in table})
 
 
 def check_shapes(model: Any, table: Table, sizes: Mapping[str, int], purpose: str) -> None:

@@ -98,7 +98,8 @@ def _described_part(part: Any, left_out: set[str], level: int) -> tuple[dict[str
         items = (
             list(part.items()) if isinstance(part, dict) else [(str(i), one) for i, one in enumerate(part)]
         )
-        nodes, arrays = {}, {}
+        nodes: dict[str, Any] = {}
+        arrays: Arrays = {}
         for name, one in items:
             nodes[name], its_arrays = _described_part(one, left_out, level + 1)
             arrays |= {f"{name}.{key}": array for key, array in its_arrays.items()}

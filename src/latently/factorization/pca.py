@@ -53,7 +53,7 @@ class PCA(LinearFactorization, Estimator):
     ((5, 64), True)
     """
 
-    n_components: int | None = option(None, check_integer, least=1, or_else=None)
+    n_components: int | None = option(default=None, check=check_integer, least=1, or_else=None)
 
     def fit(self, X, y=None, sample_weight=None):
         """Find the axes.

@@ -62,12 +62,12 @@ class VectorQuantizer(LinearFactorization, Estimator):
     ((10, 64), np.float64(1.0))
     """
 
-    n_components: int = option(8, check_integer, least=1)
+    n_components: int = option(default=8, check=check_integer, least=1)
     _: KW_ONLY
-    init: str = option("k-means++", check_choice, choices=INITS)
-    n_init: int = option(10, check_integer, least=1)
-    max_iter: int = option(300, check_integer, least=1)
-    random_state: Any = option(None, check_seed)
+    init: str = option(default="k-means++", check=check_choice, choices=INITS)
+    n_init: int = option(default=10, check=check_integer, least=1)
+    max_iter: int = option(default=300, check=check_integer, least=1)
+    random_state: Any = option(default=None, check=check_seed)
 
     def fit(self, X, y=None, sample_weight=None):
         """Find the prototypes.

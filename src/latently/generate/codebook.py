@@ -76,12 +76,12 @@ class CodebookGenerator(Estimator):
     """
 
     factorizer: Any = None
-    n_groups: int = option(5, check_integer, least=1)
+    n_groups: int = option(default=5, check=check_integer, least=1)
     _: KW_ONLY
-    unit_length: bool = option(True, check_flag)
-    init: str = option("rows", check_choice, choices=INITS)
-    n_init: int = option(10, check_integer, least=1)
-    random_state: Any = option(None, check_seed)
+    unit_length: bool = option(default=True, check=check_flag)
+    init: str = option(default="rows", check=check_choice, choices=INITS)
+    n_init: int = option(default=10, check=check_integer, least=1)
+    random_state: Any = option(default=None, check=check_seed)
 
     def fit(self, X, y=None):
         """Fit the factorisation, if there is one, and group its components.

@@ -28,7 +28,7 @@ from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.labels import component_labels
 from latently.estimators.messages import warn_user
 from latently.estimators.options import estimator, option
-from latently.estimators.parameters import check_shapes, fitted_arrays, given_starts, set_given, store
+from latently.estimators.parameters import given_starts, store
 from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_of
@@ -73,9 +73,9 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
     """
 
     _: KW_ONLY
-    init: str = option("kmeans", check_choice, choices=starts.INITS)
-    noise_floor: float = option(1e-6, check_number, least=0)
-    dtype: str = option("float64", check_choice, choices=("float64", "float32"))
+    init: str = option(default="kmeans", check=check_choice, choices=starts.INITS)
+    noise_floor: float = option(default=1e-6, check=check_number, least=0)
+    dtype: str = option(default="float64", check=check_choice, choices=("float64", "float32"))
 
     objective = LOG_LIKELIHOOD
 
@@ -141,9 +141,6 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         family = structure.family_in(frame, self._floor(summary, frame, structure))
         kernel = structure.kernel(family, self.dtype)
         return Problem(kernel, data, frame, summary, structure.n_components, self.block_size)
-
-    def _check_features(self, n_features):
-        """Whether the model makes sense for this number of features."""
 
     def _check_rows(self, n_rows, structure):
         if n_rows < structure.least_rows:
@@ -231,27 +228,11 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     # -- parameters in and out ------------------------------------------------------------------------
 
-    def _with_parameters(self, **given):
-        """This new estimator, with these parameters as its fitted attributes."""
-        self._check_options()
-        self._set_fitted_arrays(**given)
-        return self
+    def _parameters(self):
+        return self._structure().parameters
 
-    def _set_fitted_arrays(self, **given):
-        structure = self._structure()
-        n_features = structure.n_features(given)
-        self._check_features(n_features)
-        set_given(self, structure.parameters, structure.sizes(n_features), given)
-        self.n_features_in_ = n_features
-        self.n_iter_, self.n_passes_, self.converged_, self.history_ = 0, 0, False, np.zeros(0)
-
-    def _fitted_arrays(self):
-        check_is_fitted(self)
-        return fitted_arrays(self, self._structure().parameters)
-
-    def _check_shapes(self, n_features, purpose):
-        structure = self._structure()
-        check_shapes(self, structure.parameters, structure.sizes(n_features), purpose)
+    def _sizes(self, n_features):
+        return self._structure().sizes(n_features)
 
     def _keep(self, params):
         """Makes the kernel's parameters, in the user's units, those of this estimator."""

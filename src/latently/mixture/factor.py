@@ -53,7 +53,7 @@ class FactorAnalysis(FactorMethods, MixtureEstimator):
     12
     """
 
-    n_factors: int = option(1, check_integer, least=0)
+    n_factors: int = option(default=1, check=check_integer, least=0)
     _: KW_ONLY
     means_init: Any = None
     loadings_init: Any = None
@@ -124,7 +124,7 @@ class PPCA(FactorMethods, MixtureEstimator):
     12
     """
 
-    n_factors: int = option(1, check_integer, least=0)
+    n_factors: int = option(default=1, check=check_integer, least=0)
     _: KW_ONLY
     means_init: Any = None
     loadings_init: Any = None

@@ -49,9 +49,9 @@ class GaussianMixture(MixtureEstimator):
     24
     """
 
-    n_components: int = option(1, check_integer, least=1)
+    n_components: int = option(default=1, check=check_integer, least=1)
     _: KW_ONLY
-    covariance_type: str = option("full", check_choice, choices=tuple(COVARIANCE_TYPES))
+    covariance_type: str = option(default="full", check=check_choice, choices=tuple(COVARIANCE_TYPES))
     weights_init: Any = None
     means_init: Any = None
     covariances_init: Any = None

@@ -62,10 +62,10 @@ class MCFA(FactorMethods, MixtureEstimator):
     25
     """
 
-    n_components: int = option(1, check_integer, least=1)
-    n_factors: int = option(1, check_integer, least=1)
+    n_components: int = option(default=1, check=check_integer, least=1)
+    n_factors: int = option(default=1, check=check_integer, least=1)
     _: KW_ONLY
-    shared_covariance: bool = option(False, check_flag)
+    shared_covariance: bool = option(default=False, check=check_flag)
     weights_init: Any = None
     loadings_init: Any = None
     latent_means_init: Any = None

@@ -58,11 +58,11 @@ class MFA(FactorMethods, MixtureEstimator):
     38
     """
 
-    n_components: int = option(1, check_integer, least=1)
-    n_factors: int = option(1, check_integer, least=0)
+    n_components: int = option(default=1, check=check_integer, least=1)
+    n_factors: int = option(default=1, check=check_integer, least=0)
     _: KW_ONLY
-    noise: str = option("diagonal", check_choice, choices=tuple(_ISOTROPIC))
-    shared_noise: bool = option(False, check_flag)
+    noise: str = option(default="diagonal", check=check_choice, choices=tuple(_ISOTROPIC))
+    shared_noise: bool = option(default=False, check=check_flag)
     weights_init: Any = None
     means_init: Any = None
     loadings_init: Any = None
@@ -126,10 +126,10 @@ class MPPCA(FactorMethods, MixtureEstimator):
     29
     """
 
-    n_components: int = option(1, check_integer, least=1)
-    n_factors: int = option(1, check_integer, least=0)
+    n_components: int = option(default=1, check=check_integer, least=1)
+    n_factors: int = option(default=1, check=check_integer, least=0)
     _: KW_ONLY
-    shared_noise: bool = option(False, check_flag)
+    shared_noise: bool = option(default=False, check=check_flag)
     weights_init: Any = None
     means_init: Any = None
     loadings_init: Any = None

@@ -142,10 +142,10 @@ class NestedMixture(MixtureEstimator):
     (4, True)
     """
 
-    n_components: int = option(1, check_integer, least=1)
-    n_subcomponents: int = option(2, check_integer, least=1)
+    n_components: int = option(default=1, check=check_integer, least=1)
+    n_subcomponents: int = option(default=2, check=check_integer, least=1)
     _: KW_ONLY
-    covariance_type: str = option("full", check_choice, choices=tuple(COVARIANCE_TYPES))
+    covariance_type: str = option(default="full", check=check_choice, choices=tuple(COVARIANCE_TYPES))
     weights_init: Any = None
     subweights_init: Any = None
     means_init: Any = None

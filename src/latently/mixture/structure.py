@@ -55,14 +55,6 @@ class Structure(Protocol):
         """What the symbols in the shapes of the parameters stand for."""
         ...
 
-    def n_features(self, given: Mapping[str, Any]) -> int:
-        """The number of features that parameters of the user's imply."""
-        name = "mean" if "mean" in given else "means"
-        means = numbers(name, given[name])
-        if means.ndim == 0 or means.shape[-1] == 0:
-            raise ValueError(f"{name} must have one entry per feature")
-        return int(means.shape[-1])
-
     @property
     def least_rows(self) -> int:
         """How many rows a fit needs."""
@@ -322,12 +314,6 @@ class CommonStructure(Structure):
     def sizes(self, n_features: int) -> dict[str, int]:
         return {"K": self.n_components, "D": n_features, "q": self.n_factors}
 
-    def n_features(self, given: Mapping[str, Any]) -> int:
-        loadings = numbers("loadings", given["loadings"])
-        if len(loadings) == 0:
-            raise ValueError("loadings must have one row per feature")
-        return len(loadings)
-
     @property
     def start_dimensions(self) -> int | None:
         return self.n_factors
@@ -343,8 +329,8 @@ class CommonStructure(Structure):
         if np.max(distance) > _FARTHEST:
             raise ValueError(
                 f"feature {name_of(np.argmax(distance))} of X lies {np.max(distance):.1g} standard "
-                "deviations away from the origin, where MCFA, which has no free mean, has no digits left; subtract a "
-                "constant"
+                "deviations away from the origin, where MCFA, which has no free mean, has no digits left; "
+                "subtract a constant"
             )
 
     def to_kernel(self, fitted: Fitted) -> MixtureParams:

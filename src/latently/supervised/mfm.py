@@ -91,7 +91,9 @@ class Risks:
 
 
 @estimator
-class MFMClassifier(DensityClassifier, ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEstimator):
+class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixture predicts components
+    DensityClassifier, ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEstimator
+):
     """Mixture of factor models with a probit label (MFM): factors that describe and discriminate.
 
     A component l is drawn with probability pi_l, factors y from N(0, I), and x = G_l y + mu_l + noise with
@@ -151,11 +153,11 @@ class MFMClassifier(DensityClassifier, ClassNamePrefixFeaturesOutMixin, Transfor
     (569, 4)
     """
 
-    n_components: int = option(1, check_integer, least=1)
-    n_factors: int = option(1, check_integer, least=1)
+    n_components: int = option(default=1, check=check_integer, least=1)
+    n_factors: int = option(default=1, check=check_integer, least=1)
     _: KW_ONLY
-    discriminative_weight: float = option(1.0, check_number, least=0)
-    reject_below: float | None = option(None, check_threshold)
+    discriminative_weight: float = option(default=1.0, check=check_number, least=0)
+    reject_below: float | None = option(default=None, check=check_threshold)
     weights_init: Any = None
     means_init: Any = None
     loadings_init: Any = None
@@ -288,8 +290,8 @@ class MFMClassifier(DensityClassifier, ClassNamePrefixFeaturesOutMixin, Transfor
         """Number of free parameters of the fitted density of rows and labels.
 
         Loadings count up to rotations about the coefficients of the classifier. With as many factors as
-        features, noise of the rows can be traded for uncertainty of the label, except where the angles between
-        three or more coefficients have to suit several components.
+        features, noise of the rows can be traded for uncertainty of the label, except where the angles
+        between three or more coefficients have to suit several components.
         """
         check_is_fitted(self)
         L, D, d, J = self.n_components, self.n_features_in_, self.n_factors, self._n_questions()

@@ -98,7 +98,9 @@ def check_rows_of_weights(shown_as, array):
 
 
 @estimator
-class MJFAClassifier(DensityClassifier, ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEstimator):
+class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixture predicts components
+    DensityClassifier, ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEstimator
+):
     """Two-layer mixture of factor analysers with joint loadings (2L-MJFA): classes in one common subspace.
 
     A class c is drawn with probability rho_c, one of its K components with probability pi_ck, factors z from
@@ -155,12 +157,12 @@ class MJFAClassifier(DensityClassifier, ClassNamePrefixFeaturesOutMixin, Transfo
     (178, 3)
     """
 
-    n_components: int = option(1, check_integer, least=1)
-    n_factors: int = option(1, check_integer, least=1)
+    n_components: int = option(default=1, check=check_integer, least=1)
+    n_factors: int = option(default=1, check=check_integer, least=1)
     _: KW_ONLY
-    shared_covariance: bool = option(False, check_flag)
+    shared_covariance: bool = option(default=False, check=check_flag)
     class_prior: Any = None
-    reject_below: float | None = option(None, check_threshold)
+    reject_below: float | None = option(default=None, check=check_threshold)
     class_prior_init: Any = None
     weights_init: Any = None
     loadings_init: Any = None

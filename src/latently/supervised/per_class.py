@@ -84,7 +84,7 @@ class PerClass(DensityClassifier, Estimator):
     density: Any
     _: KW_ONLY
     class_prior: Any = None
-    reject_below: float | None = option(None, check_threshold)
+    reject_below: float | None = option(default=None, check=check_threshold)
     n_jobs: int | None = None
 
     takes_unlabelled: ClassVar = False
