@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
@@ -11,12 +13,12 @@ from latently.core.source import open_source
 from latently.estimators.checks import LARGEST, check_weights
 
 
-def check_data(estimator, X, sample_weight=None, *, reset):
+def check_data(estimator, X, sample_weight=None, *, reset) -> Any:
     """The rows, wherever they are, with their weights."""
     if is_dask(X):
         from latently.core.sweep_dask import DaskData
 
-        data = DaskData(X)
+        data: Any = DaskData(X)
     else:
         data = Data(_checked_rows(estimator, X, reset=reset))
     if not data.in_memory:

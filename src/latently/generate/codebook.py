@@ -125,7 +125,7 @@ class CodebookGenerator(Estimator):
             self.n_groups, init=self.init, n_init=self.n_init, random_state=self.random_state
         )
 
-    def _components(self):
+    def _components(self) -> Any:
         if not hasattr(self.factorizer_, "components_"):
             raise TypeError(
                 f"factorizer must have components_, but {type(self.factorizer_).__name__} has not"

@@ -243,7 +243,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _exact_params(self):
         """The kernel's own parameters, if there are such and the fitted attributes still belong to them."""
-        fitted, params = getattr(self, "_exact", (None, None))
+        fitted, params = getattr(self, "_exact", ({}, None))
         if params is None:
             return None
         same = all(fitted[name] is array for name, array in self._fitted_arrays().items())
@@ -253,7 +253,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         params = self._exact_params()
         if params is None:
             return {}
-        return {name: getattr(params.components, name) for name in self._structure().EXACT}
+        return {name: getattr(params.components, name) for name in self._structure().exact_names}
 
     def _set_exact_arrays(self, **given):
         structure, fitted = self._structure(), self._fitted_arrays()
