@@ -11,13 +11,13 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # Parallel tests and row threads do their own parallel work: one BLAS thread in each.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help demo test test-slow lint format bench docs clean
+.PHONY: help demo test test-slow test-minimum coverage lint format bench docs clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.with-demo  ## choose and fit a model of wines, write it and a report to demo-output/
 	$(BIN)/latently demo --output demo-output --force
@@ -27,6 +27,14 @@ test: $(VENV)/.with-test  ## run all tests and doctests but the slow ones
 
 test-slow: $(VENV)/.with-test  ## run the slow tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 -m slow
+
+coverage: $(VENV)/.with-test  ## run the tests with line coverage, in docs/_build/coverage and as a table
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 \
+		--cov=latently --cov-report=term --cov-report=html:docs/_build/coverage
+
+# In an environment of its own, since packages that stand in the other must not be moved down.
+test-minimum: $(VENV)-minimum/.with-minimum  ## run the contracts with the lowest versions of all dependencies
+	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest -q -n $(JOBS) --maxprocesses 8 tests/contracts tests/oracles
 
 lint: $(VENV)/.with-lint  ## check formatting, lint and types
 	$(BIN)/ruff format --check .
@@ -60,6 +68,12 @@ $(VENV)/.with-test: EXTRAS = [test]
 $(VENV)/.with-lint: EXTRAS = [lint]
 $(VENV)/.with-docs: EXTRAS = [docs]
 $(VENV)/.with-bench: EXTRAS = [dask]
+
+$(VENV)-minimum/.with-minimum: pyproject.toml constraints-minimum.txt
+	$(PYTHON) -m venv $(VENV)-minimum
+	$(VENV)-minimum/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-minimum.txt \
+		-e '.[test-minimum]'
+	@touch $@
 
 $(VENV)/.with-%: pyproject.toml constraints.txt | $(VENV)/.created
 	$(PIP_INSTALL) -e '.$(EXTRAS)'
