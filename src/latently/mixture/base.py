@@ -105,18 +105,17 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _fit(self, data):
         problem = self._problem(data)
-        result = fit_em(
+        keep_result(self, problem, self._result(problem))
+
+    def _result(self, problem, step=None):
+        """The fitted parameters in the frame; `step` replaces the EM step over the rows."""
+        return fit_em(
             self,
             problem,
             start=lambda progress: self._start(problem, progress),
             example=lambda: example(problem, self._structure()),
-            step=self._step(problem),
+            step=step,
         )
-        keep_result(self, problem, result)
-
-    def _step(self, problem):
-        """An EM step that is cheaper than that over the rows, if there is one."""
-        return None
 
     def _problem(self, data):
         """The kernel and the frame that suit the rows."""
