@@ -216,7 +216,8 @@ def run(
         objective.check(taken.objective, gain, rounding, n_iter)
         try:
             converged = bool(objective.direction) and taken.may_stop and stop(taken.objective, gain)
-            if converged and gain < 0:
+            noticeable = gain < -_NOTICEABLE * max(1.0, abs(taken.objective))
+            if converged and noticeable and n_iter > 1:  # one step is always taken, as scikit-learn expects
                 return Result(state.previous, history, n_iter - 1, converged)
             history = [*history, taken.objective]
             ended = _told(callbacks, Iteration(n_iter, taken.objective, gain, max_iter))
