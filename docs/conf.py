@@ -102,7 +102,9 @@ def write_results(app):
     """Write a page for each reproduced table, with its figures, from the folder of reproductions."""
     folder = Path(app.srcdir).parent / "reproductions"
     pages = sorted(folder.glob("*/*.md"), key=lambda path: [path.parent.name, *numbered(path.stem)])
-    contents = "# Reproduced tables and figures\n\nAll full runs with seed 0: our numbers and the published ones.\n"
+    contents = (
+        "# Reproduced tables and figures\n\nAll full runs with seed 0: our numbers and the published ones.\n"
+    )
     for document in dict.fromkeys(page.parent.name for page in pages):
         entries = [f"{document}/{page.stem}" for page in pages if page.parent.name == document]
         contents += "\n".join(

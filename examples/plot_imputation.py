@@ -1,9 +1,9 @@
 """
-Filling holes in images
+Imputing missing pixels
 =======================
 
-Three in ten pixels of every image are gone, and the lower half of some. A mixture is fitted to what was
-observed, by its exact likelihood, and tells what to expect in the holes.
+30 % of the pixels of every image are missing, and the lower half of some images. A mixture is fitted to the
+observed pixels by their exact likelihood and imputes the missing ones.
 """
 
 import numpy as np
@@ -15,33 +15,35 @@ from latently.plots import ImageGridDisplay
 X = load_digits().data / 16
 rng = np.random.default_rng(0)
 missing = rng.random(X.shape) < 0.3
-missing[:10, 32:] = True  # nothing is left of the lower half of the first ten
-holed = np.where(missing, np.nan, X)
+missing[:10, 32:] = True  # the lower half of the first ten images is missing
+X_missing = np.where(missing, np.nan, X)
 
-# NaN is an entry that was not observed.
-model = MFA(n_components=15, n_factors=6, noise="isotropic", n_init=2, tol=1e-4, random_state=0).fit(holed)
-filled = model.impute(holed)
+# NaN marks a missing entry.
+model = MFA(n_components=15, n_factors=6, noise="isotropic", n_init=2, tol=1e-4, random_state=0).fit(
+    X_missing
+)
+imputed = model.impute(X_missing)
 
 # %%
-# Ten digits without their lower half, what the model expects there, and how they were:
+# Ten digits without their lower half, the imputed images, and the originals:
 
-lines = [np.where(missing, 0.35, X)[:10], filled[:10].clip(0, 1), X[:10]]
+lines = [np.where(missing, 0.35, X)[:10], imputed[:10].clip(0, 1), X[:10]]
 display = ImageGridDisplay(np.concatenate(lines), (8, 8), scale=None).plot()
 
 # %%
-# How far off are the pixels that were filled in, beside filling in the mean of each pixel?
+# The error of the imputed pixels, compared with imputing the mean of each pixel:
 
 
 def error(values):
-    """Root mean square of what is wrong in the holes."""
+    """Root mean squared error of the missing pixels."""
     return np.sqrt(np.mean((values - X)[missing] ** 2))
 
 
-print(f"mixture {error(filled):.3f}, mean {error(np.nanmean(holed, axis=0)):.3f}")
+print(f"mixture {error(imputed):.3f}, mean {error(np.nanmean(X_missing, axis=0)):.3f}")
 
 # %%
-# What is filled in is an expectation, smoother than images are. Draws show how sure it is: where they agree
-# there is little doubt.
+# Imputed values are expectations, which are smoother than images. Random draws show the uncertainty: where they
+# agree, it is small.
 
-draws = [model.impute(holed[:10], sample=True, random_state=i).clip(0, 1) for i in range(3)]
+draws = [model.impute(X_missing[:10], sample=True, random_state=i).clip(0, 1) for i in range(3)]
 display = ImageGridDisplay(np.concatenate(draws), (8, 8), scale=None).plot()
