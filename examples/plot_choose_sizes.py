@@ -2,8 +2,8 @@
 Selecting the numbers of components and factors by BIC
 ======================================================
 
-BIC balances the likelihood against the number of free parameters; the model with the lowest BIC is selected. On
-the wine data it selects three components, one for each cultivar, and a subspace of a few dimensions.
+BIC balances the likelihood against the number of free parameters; the model with the lowest BIC is selected.
+On the wine data it selects three components, one for each cultivar, and a subspace of a few dimensions.
 """
 
 from sklearn.datasets import load_wine

@@ -2,8 +2,8 @@
 Deep mixture of factor analysers
 ================================
 
-In a mixture of factor analysers the factors of a component are Gaussian. In a deep mixture they follow another
-mixture, so that the images of one component may be of several kinds.
+In a mixture of factor analysers the factors of a component are Gaussian. In a deep mixture they follow
+another mixture, so that the images of one component may be of several kinds.
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 Digits as a mixture of factor analysers
 =======================================
 
-Images of digits lie near a curved manifold. A mixture of factor analysers approximates it by linear pieces: each
-component has a mean and a few directions along which its images vary. Sampling new images is fast.
+Images of digits lie near a curved manifold. A mixture of factor analysers approximates it by linear pieces:
+each component has a mean and a few directions along which its images vary. Sampling new images is fast.
 """
 
 import numpy as np

@@ -42,8 +42,8 @@ def error(values):
 print(f"mixture {error(imputed):.3f}, mean {error(np.nanmean(X_missing, axis=0)):.3f}")
 
 # %%
-# Imputed values are expectations, which are smoother than images. Random draws show the uncertainty: where they
-# agree, it is small.
+# Imputed values are expectations, which are smoother than images. Random draws show the uncertainty: where
+# they agree, it is small.
 
 draws = [model.impute(X_missing[:10], sample=True, random_state=i).clip(0, 1) for i in range(3)]
 display = ImageGridDisplay(np.concatenate(draws), (8, 8), scale=None).plot()

@@ -2,8 +2,9 @@
 Rejecting unknown classes
 =========================
 
-A classifier trained on the digits 0 to 4 is applied to the digits 5 to 9. Posterior probabilities compare only
-the known classes, and are often close to one. The density of an image shows whether it belongs to any of them.
+A classifier trained on the digits 0 to 4 is applied to the digits 5 to 9. Posterior probabilities compare
+only the known classes, and are often close to one. The density of an image shows whether it belongs to any of
+them.
 """
 
 import numpy as np

@@ -2,9 +2,9 @@
 Prototypes, eigenvectors and parts
 ==================================
 
-Three factorisations of images: vector quantisation represents each image by one prototype, principal components
-add and subtract directions of variation, and non-negative matrix factorisation only adds parts, so it finds
-strokes.
+Three factorisations of images: vector quantisation represents each image by one prototype, principal
+components add and subtract directions of variation, and non-negative matrix factorisation only adds parts, so
+it finds strokes.
 """
 
 from matplotlib import pyplot as plt
