@@ -245,7 +245,7 @@ def test_wrong_loadings_are_told(wine):
         LoadingsDisplay.from_estimator(MFA(1, 0).fit(X))
     with pytest.raises(ValueError, match="feature_names must have 13 entries, not 2"):
         LoadingsDisplay.from_estimator(FactorAnalysis(1).fit(X), feature_names=["a", "b"])
-    with pytest.raises(ValueError, match="ax must hold 3 axes"):
+    with pytest.raises(ValueError, match="ax must be 3 axes"):
         LoadingsDisplay(np.zeros((3, 2, 1))).plot(Figure().subplots())
 
 
