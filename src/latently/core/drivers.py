@@ -1,7 +1,7 @@
-"""Drivers: how iterates move.
+"""Drivers: iterations over steps.
 
-A step looks at the data once: it tells the objective at the parameters given, what rounding may take
-from it, and how to go on. A driver takes steps until the objective settles.
+A step makes one pass over the data: it returns the objective at the given parameters, a bound on its
+rounding error, and the next parameters. A driver takes steps until convergence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Params = TypeVar("Params")
 
 
 class Evaluated(Protocol):
-    """What a kernel's statistics always say: the log-likelihood, and the weight it sums over."""
+    """Fields that all statistics have: the log-likelihood and the total weight."""
 
     @property
     def log_likelihood(self) -> float: ...
@@ -27,10 +27,10 @@ class Evaluated(Protocol):
 
 
 class Kernel(Protocol):
-    """A model as the engine sees it: pure functions of parameters, rows and statistics."""
+    """Interface of a model to the engine: pure functions of parameters, rows and statistics."""
 
     def prepare(self, params: Any) -> Any:
-        """What every block needs of the parameters, worked out once per sweep."""
+        """Quantities derived from the parameters, computed once per sweep for all blocks."""
 
     def e_step(self, density: Any, block: Any) -> Evaluated:
         """Sums over the rows of a block."""
@@ -39,25 +39,25 @@ class Kernel(Protocol):
         """The statistics of all rows, from the sums of all blocks."""
 
     def m_step(self, stats: Any, params: Any) -> Any:
-        """The parameters that maximise Q; `params` are kept where the statistics are empty."""
+        """The parameters that maximise Q; empty components keep `params`."""
 
     def canonical(self, params: Any) -> Any:
-        """The same model in coordinates that suit it; between steps whose statistics are not kept."""
+        """The same model in normalised coordinates, between steps whose statistics are not kept."""
 
     @property
     def damping(self) -> float:
-        """How much to hold back a first try at a step that may lead down; zero if none does."""
+        """Initial damping of a step that may decrease the objective; zero if it cannot."""
 
     def damped(self, stats: Any, params: Any, damping: float) -> Any:
-        """Statistics from which the step leads less far, but in the same direction."""
+        """Damped statistics: a shorter step in the same direction."""
 
     def rounding(self, density: Any) -> float:
-        """How many nats per row the log-likelihood may lose to rounding."""
+        """Bound on the rounding error of the log-likelihood, in nats per row."""
 
 
 @dataclass(frozen=True)
 class Step(Generic[Params]):
-    """How good a place is, and the way on, which is worked out only if it is taken."""
+    """The objective at some parameters, and the next parameters, computed on access."""
 
     objective: float
     rounding: float
@@ -66,16 +66,16 @@ class Step(Generic[Params]):
 
 @dataclass(frozen=True)
 class Iteration:
-    """What a callback is told after every iteration."""
+    """Argument of callbacks at every iteration."""
 
     number: int  # 0 for the starting values
     objective: float  # log-likelihood per row
-    gain: float  # rise since the iteration before; infinite at the start
+    gain: float  # increase since the previous iteration; infinite at the start
     max_iter: int
 
 
-_DAMPINGS = 16  # how often a step that leads down is tried again, ever shorter
-_NOTICEABLE = 1e-10  # a relative fall that is more than the last digits of float64
+_DAMPINGS = 16  # how often a step that decreases the objective is retried with more damping
+_NOTICEABLE = 1e-10  # a relative decrease beyond float64 rounding
 
 Callback = Callable[[Iteration], Any]
 StopRule = Callable[[float, float], bool]
@@ -83,7 +83,7 @@ StopRule = Callable[[float, float], bool]
 
 @dataclass(frozen=True)
 class Result(Generic[Params]):
-    """Where a run ended. The last entry of `history` belongs to `params`."""
+    """Result of a run. The last entry of `history` belongs to `params`."""
 
     params: Params
     history: list[float]
@@ -92,28 +92,28 @@ class Result(Generic[Params]):
     interrupted: bool = False
 
     def state(self) -> State[Params]:
-        """From where another run can go on."""
+        """State from which another run can continue."""
         return State(self.params, self.params, self.history[:-1], self.n_iter, 0.0)
 
 
 @dataclass(frozen=True)
 class State(Generic[Params]):
-    """Where a run stands between two steps: all that it takes to go on as if nothing had happened."""
+    """State of a run between two steps, sufficient to resume it exactly."""
 
-    params: Params  # not looked at yet
-    previous: Params  # to which the last entry of `history` belongs
+    params: Params  # not evaluated yet
+    previous: Params  # the last entry of `history` belongs to these
     history: list[float]
     n_iter: int
     rounding: float
 
     @classmethod
     def at(cls, params: Params) -> State[Params]:
-        """Before the first step."""
+        """The state before the first step."""
         return cls(params, params, [], 0, 0.0)
 
 
 class LikelihoodFell(RuntimeError):
-    """The objective fell beyond rounding, which no EM step may do."""
+    """The objective decreased beyond rounding, which no EM step should do."""
 
 
 def relative(tol: float) -> StopRule:
@@ -128,7 +128,7 @@ def relative(tol: float) -> StopRule:
 def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[Any], Step[Any]]:
     """The EM step of a kernel over the rows of a sweep.
 
-    `log_volume` is what the log-likelihood per row in the sweep's frame is above that in the user's units.
+    `log_volume` is the log-likelihood per row in the sweep's frame minus that in the user's units.
     """
 
     def evaluated(params: Any) -> tuple[Any, float, float]:
@@ -149,7 +149,7 @@ def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[An
                     there = kernel.canonical(kernel.m_step(kernel.damped(stats, params, damping), params))
                     if evaluated(there)[1] >= objective:
                         return there
-                except (ValueError, ArithmeticError):  # statistics that belong to no parameters
+                except (ValueError, ArithmeticError):  # no parameters have these statistics
                     pass
                 damping *= 4.0
             return params
@@ -160,7 +160,7 @@ def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[An
 
 
 class Passes:
-    """Counts how often steps look at the data."""
+    """Count the passes of steps over the data."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -176,7 +176,7 @@ class Passes:
 def alternate(
     first: Callable[[Params], Step[Params]], second: Callable[[Params], Step[Params]]
 ) -> Callable[[Params], Step[Params]]:
-    """Two steps that are taken one after the other, as one."""
+    """Two consecutive steps as one step."""
 
     def both(params: Params) -> Step[Params]:
         here = first(params)
@@ -194,12 +194,12 @@ def run(
     callbacks: Iterable[Callback] = (),
     between: Callable[[State[Params]], None] = lambda state: None,
 ) -> Result[Params]:
-    """Steps until the objective settles, at most until iteration `max_iter`.
+    """Take steps until convergence, at most until iteration `max_iter`.
 
-    Each callback sees every iteration and may return True to end; `between` sees the state between two. The
-    objective is looked at before every step and once after the last, and may not fall. Where rounding is
-    coarse, the last step may lead down a little; then the run ends with the place before it. So does a run
-    that the user interrupts.
+    Each callback is called at every iteration and may return True to end the run; `between` receives the
+    state between two iterations. The objective is evaluated before every step and once after the last, and
+    must not decrease. If rounding is coarse, the last step may decrease it slightly; then the run ends with
+    the previous parameters. So does a run that the user interrupts.
     """
     callbacks = list(callbacks)
     state, history = start, list(start.history)
@@ -212,7 +212,7 @@ def run(
                 raise
             return Result(state.previous, history, n_iter - 1, False, interrupted=True)
         gain = taken.objective - history[-1] if history else math.inf
-        rounding = max(state.rounding, taken.rounding)  # of both ends of the step
+        rounding = max(state.rounding, taken.rounding)  # at both ends of the step
         _check(taken.objective, gain, rounding, n_iter)
         converged = stop(taken.objective, gain)
         if converged and n_iter > 1 and gain < -_NOTICEABLE * max(1.0, abs(taken.objective)):
@@ -232,10 +232,10 @@ def run(
 def best_start(
     step: Callable[[Params], Step[Params]], starts: Iterable[Params], *, n_steps: int, stop: StopRule
 ) -> tuple[Params, bool]:
-    """Where the most promising of several starts leads, and whether the user interrupted the search.
+    """The best of several starts by successive halving, and whether the user interrupted the search.
 
-    All take a few steps, the better half takes as many more, and so on until one is left. A single start is
-    returned as it is.
+    All starts take a few steps, the better half takes as many more, and so on until one is left. A single
+    start is returned unchanged.
     """
     starts = iter(starts)
     first, second = next(starts), next(starts, None)
@@ -263,7 +263,7 @@ def best_start(
 
 
 def _best(ends: list[Result[Params]]) -> list[Result[Params]]:
-    """The best first, and among equals the first found: their last digits must not tell them apart."""
+    """Sort by objective, best first; ties within rounding keep their order."""
 
     def order(a: Result[Params], b: Result[Params]) -> int:
         if _clearly_better(a, b):
@@ -274,7 +274,7 @@ def _best(ends: list[Result[Params]]) -> list[Result[Params]]:
 
 
 def _clearly_better(a: Result[Any], b: Result[Any]) -> bool:
-    """Beyond rounding."""
+    """Whether a value is better beyond rounding."""
     return a.history[-1] > b.history[-1] + _NOTICEABLE * max(1.0, abs(b.history[-1]))
 
 

@@ -1,4 +1,4 @@
-"""Fitted estimators as a header and named arrays, and back: the one persistence path of all models."""
+"""Conversion of fitted estimators to a header and named arrays, and back, for all models."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ class SavedMixin:
     _KEEPS_HISTORY: ClassVar[bool] = True  # whether there are `history_`, `n_iter_` and the like
 
     def _exact_parameters(self) -> dict[str, Any]:
-        """Arrays that say the same as the fitted attributes, with more digits, if there are such."""
+        """Arrays equivalent to the fitted attributes with higher precision, if there are any."""
         return {}
 
     def _set_exact_parameters(self, **given: Any) -> None:
         raise ValueError(f"it has arrays that are not known: {sorted(given)}")
 
     def _more_header(self) -> dict[str, Any]:
-        """What else is to be saved of a fitted estimator, as plain values of JSON."""
+        """Further fitted values to save, as plain JSON values."""
         return {}
 
     def _set_more(self, more: dict[str, Any]) -> None:
-        """Takes what `_more_header` gave, after `_set_parameters`."""
+        """Restore the values of `_more_header`, after `_set_parameters`."""
         _require(not more, f"its header has entries that are not known: {sorted(more)}")
 
     def _fitted_estimators(self) -> list[Any]:
-        """Estimators that were fitted as parts of this one."""
+        """Fitted estimators that are parts of this one."""
         return []
 
     def _set_fitted_estimators(self, parts: list[Any]) -> None:
-        """Takes what `_fitted_estimators` gave, before `_set_parameters`."""
+        """Restore the estimators of `_fitted_estimators`, before `_set_parameters`."""
         _require(not parts, "it has parts that are not known")
 
     def save(self: Any, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a file that `latently.load` reads.
 
-        The file holds arrays and text only: reading it never runs code.
+        The file contains arrays and text only: reading it never runs code.
 
         Parameters
         ----------
         path : str or path-like
-            Where to write; an existing file is replaced in one go.
+            File to write; an existing file is replaced atomically.
         """
         left_out: set[str] = set()
         header, arrays = _described(self, left_out)
@@ -65,7 +65,7 @@ class SavedMixin:
 
 
 def _described(estimator: Any, left_out: set[str]) -> tuple[dict[str, Any], Arrays]:
-    """Header and arrays of a fitted estimator; names of hyper-parameters that no file can hold."""
+    """Header and arrays of a fitted estimator; names of hyper-parameters that cannot be saved."""
     header, arrays = _described_settings(estimator, left_out)
     fitted, exact = estimator._fitted_parameters(), estimator._exact_parameters()
     arrays |= {f"fitted.{name}": to_numpy(array) for name, array in fitted.items()}
@@ -89,7 +89,7 @@ def _described(estimator: Any, left_out: set[str]) -> tuple[dict[str, Any], Arra
 
 
 def _described_settings(estimator: Any, left_out: set[str]) -> tuple[dict[str, Any], Arrays]:
-    """Class and hyper-parameters, of which some are arrays and some estimators."""
+    """Class and hyper-parameters, including arrays and estimators."""
     if not (isinstance(estimator, SavedMixin) and type(estimator).__module__.startswith("latently.")):
         raise TypeError(
             f"{type(estimator).__name__} is not a class of latently, so latently.load cannot know it"
@@ -124,7 +124,7 @@ def _may_be_array(hyper_parameter: str) -> bool:
 
 
 def _are_sizes(value: Any) -> bool:
-    """Whether this is a sequence of integers, or of such sequences: numbers of components, layer by layer."""
+    """Whether this is a nested sequence of integers, such as numbers of components per layer."""
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iu" and value.ndim in (1, 2)
     return isinstance(value, (list, tuple)) and all(
@@ -143,9 +143,9 @@ def _as_lists(value: Any) -> Any:
 
 
 def rebuild(class_named: Callable[[Any], Any], header: dict[str, Any], arrays: Arrays) -> Any:
-    """The estimator that a header and its arrays describe; a ValueError or the like if they make none.
+    """The estimator described by a header and arrays; raises ValueError or similar if they are invalid.
 
-    `class_named` gives the class for a name that stands in the header.
+    `class_named` maps the class name in the header to the class.
     """
     groups = _groups(arrays, ("fitted", "exact", "fit", "hyper", "parts"))
     for group in ("fitted", "exact", "fit"):
@@ -174,7 +174,7 @@ def rebuild(class_named: Callable[[Any], Any], header: dict[str, Any], arrays: A
 
 
 def _rebuilt_settings(class_named: Callable[[Any], Any], header: Any, arrays: Arrays) -> Any:
-    """An estimator that is not fitted."""
+    """An unfitted estimator."""
     plain, described = header["hyper_parameters"], header.get("hyper_estimators", {})
     _require(isinstance(plain, dict) and isinstance(described, dict))
     _require(not any(isinstance(value, dict) for value in plain.values()))
@@ -200,7 +200,7 @@ def _rebuilt_parts(class_named: Callable[[Any], Any], headers: Any, arrays: Arra
 def _set_history(estimator: Any, header: dict[str, Any], arrays: Arrays) -> None:
     _require(set(arrays) == {"history"})
     history, n_iter, converged = arrays["history"], header["n_iter"], header["converged"]
-    n_passes = header.get("n_passes", 0)  # files of the first release do not tell
+    n_passes = header.get("n_passes", 0)  # not in files of the first release
     _require(all(type(n) is int and n >= 0 for n in (n_iter, n_passes)) and type(converged) is bool)
     _require(history.ndim == 1 and len(history) <= n_iter + 1)
     estimator.history_, estimator.n_iter_, estimator.converged_ = history, n_iter, converged
@@ -208,7 +208,7 @@ def _set_history(estimator: Any, header: dict[str, Any], arrays: Arrays) -> None
 
 
 def _groups(arrays: Arrays, names: tuple[str, ...]) -> dict[str, Arrays]:
-    """Arrays by what stands before the first point of their key."""
+    """Arrays grouped by the prefix of their key before the first dot."""
     groups: dict[str, Arrays] = {name: {} for name in names}
     for key, array in arrays.items():
         group, _, field = key.partition(".")
