@@ -129,7 +129,9 @@ def test_damaged_file_is_refused(toy, damage):
             np.savez(path, X=np.eye(2), y=np.arange(2))
         case "pickle":
             np.savez(path, X=np.array([{}], dtype=object))
-    with pytest.raises(ValueError, match=r"toy\.npz.* is damaged or not the expected file.*Replace or remove it") as caught:
+    with pytest.raises(
+        ValueError, match=r"toy\.npz.* is damaged or not the expected file.*Replace or remove it"
+    ) as caught:
         load("toy", toy)
     assert CATALOGUE["toy"].sha256 in str(caught.value)
     assert hashlib.sha256(path.read_bytes()).hexdigest() in str(caught.value)

@@ -134,7 +134,9 @@ def test_entries_can_only_be_hidden_in_arrays_and_tables(kind, tmp_path):
         given = pytest.importorskip("dask.array").from_array(X, chunks=(10, 5))
     else:
         given = sparse.csr_array(X) if kind == "sparse" else lambda: iter([X])
-    with pytest.raises(TypeError, match=r"criterion='entries' needs to index entries of X.*array or a data frame"):
+    with pytest.raises(
+        TypeError, match=r"criterion='entries' needs to index entries of X.*array or a data frame"
+    ):
         select(NMF(), given, {"n_components": [1]}, "entries")
 
 

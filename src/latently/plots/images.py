@@ -57,7 +57,7 @@ class ImageGridDisplay:
         images = np.asarray(images, dtype=float)
         if images.ndim != 2 or len(images) == 0 or images.shape[1] != image_shape[0] * image_shape[1]:
             raise ValueError(
-                f"images must have rows of height * width = {image_shape[0]} * {image_shape[1]} numbers, "
+                f"images must be rows of height * width = {image_shape[0]} * {image_shape[1]} numbers, "
                 f"not of shape {images.shape}"
             )
         if scale not in _SCALES:

@@ -396,8 +396,8 @@ def unusual(facts):
         )
     if found.n_left_out:
         text += (
-            f"{several(found.n_left_out, 'row').capitalize()} with missing entries are excluded: the density "
-            "of fewer features is on another scale. "
+            f"Excluded are {several(found.n_left_out, 'row')} with missing entries: the density of fewer "
+            "features is on another scale. "
         )
     elif not facts.complete.all():
         text += (
