@@ -71,10 +71,10 @@ def test_every_page_is_in_the_contents():
     entries = set()
     for contents in re.findall(r"```\{toctree\}\n(.*?)```", text_of("index.md"), re.S):
         for entry in re.findall(r"^[a-z][\w/*]*$", contents, re.M):
+            if entry.startswith("generated/"):
+                continue  # there only after the documentation was built
             found = {page.stem for page in DOCS.glob(f"{entry}.md")}
-            assert found or entry.startswith("generated/"), (
-                f"the contents name {entry!r}, which does not exist"
-            )
+            assert found, f"the contents name {entry!r}, which does not exist"
             assert not found & entries, f"{entry!r} is there twice"
             entries |= found
     assert {page.stem for page in PAGES} - entries == {"index"}
