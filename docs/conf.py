@@ -1,4 +1,4 @@
-"""Sphinx configuration: Markdown pages, the API from docstrings, a gallery. Needs no network."""
+"""Sphinx configuration: Markdown pages, API from docstrings, gallery. Needs no network."""
 
 import re
 from importlib.metadata import version as installed_version
@@ -24,7 +24,7 @@ myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
 
 html_theme = "furo"
-html_math_renderer = "mathml"  # browsers show it without a script, and so without a network
+html_math_renderer = "mathml"  # browsers render it without a script, so no network is needed
 html_title = "latently"
 html_static_path = ["static"]
 html_css_files = ["formulas.css"]
@@ -34,7 +34,7 @@ highlight_language = "python"
 
 autosummary_generate = True  # a page for each name in api.md
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the docstrings name the types
+autodoc_typehints = "none"  # types are in the docstrings
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True  # attributes that are properties are listed among the members too
@@ -60,7 +60,7 @@ def leave_out_scikit_learn(app, what, name, obj, skip, options):
     return None
 
 
-# What the converter from TeX does not know or takes for a letter: in its input, and in its output.
+# Replacements for what the TeX converter does not know or takes for a letter: in its input and its output.
 TEX = {
     r"\\arg\s*\\max": r"\\operatorname*{argmax}",
     r"\{aligned\}": "{align*}",
@@ -99,10 +99,12 @@ def write_displayed_formula(translator, node):
 
 
 def write_results(app):
-    """A page for each table that was run again, with its pictures, from the folder of reproductions."""
+    """Write a page for each reproduced table, with its figures, from the folder of reproductions."""
     folder = Path(app.srcdir).parent / "reproductions"
     pages = sorted(folder.glob("*/*.md"), key=lambda path: [path.parent.name, *numbered(path.stem)])
-    contents = "# Reproduced tables and pictures\n\nAll full runs with seed 0, ours beside theirs.\n"
+    contents = (
+        "# Reproduced tables and figures\n\nAll full runs with seed 0: our numbers and the published ones.\n"
+    )
     for document in dict.fromkeys(page.parent.name for page in pages):
         entries = [f"{document}/{page.stem}" for page in pages if page.parent.name == document]
         contents += "\n".join(
@@ -119,12 +121,12 @@ def write_results(app):
 
 
 def numbered(name):
-    """Its numbers as numbers, so that table 3.10 comes after table 3.9."""
+    """Sort key with numbers as integers, so that table 3.10 comes after table 3.9."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def write(app, name, text):
-    """A page of results, unless it is there already, so that nothing is built in vain."""
+    """Write a page of results, unless it is unchanged, so that it is not rebuilt."""
     path = Path(app.srcdir, "generated", "results", f"{name}.md")
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text(encoding="utf-8") != text:

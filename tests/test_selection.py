@@ -252,7 +252,7 @@ def test_a_poor_optimum_is_mended_from_a_nested_model(X, criterion):
         column = "held_out_log_likelihood"
         assert (table[column][at_three] > poor[column][at_three] + 1).all()
     assert all(model.means_init is None for model in mended.estimators_)
-    assert "began at a smaller model" in repr(mended)
+    assert "restarted from a smaller model" in repr(mended)
 
 
 class PoorWithSeedZero(GaussianMixture):
@@ -373,7 +373,10 @@ def test_warnings_of_several_kinds_are_listed(X):
         ({"grid": {"n_components": []}}, "grid must be a dict"),
         ({"grid": {"n_components": 3}}, "grid must be a dict"),
         ({"grid": 3}, "grid must be a dict"),
-        ({"grid": {"n_clusters": [2]}}, "'n_clusters', which MFA has not; it has accelerate"),
+        (
+            {"grid": {"n_clusters": [2]}},
+            "'n_clusters', which MFA does not have; its parameters are accelerate",
+        ),
         ({"grid": {"checkpoint": ["a"]}}, "checkpoint"),
         ({"estimator": MFA(checkpoint="a")}, "checkpoint"),
         ({"n_jobs": 0}, "n_jobs must be None"),
@@ -503,7 +506,7 @@ def test_one_heat_map_for_each_value_of_a_third_parameter(X):
     assert [ax.get_title() for ax in axes] == ["shared_noise = False", "shared_noise = True"]
     assert sum(len(ax.patches) > 0 for ax in axes) == 1  # the best cell is in one of them
     assert list(display.groups) == ["shared_noise = False", "shared_noise = True"]
-    with pytest.raises(ValueError, match="ax must hold 2 axes"):
+    with pytest.raises(ValueError, match="ax must be 2 axes"):
         found.plot(figure.subplots())
 
 

@@ -1,6 +1,6 @@
-"""Checkpoints: the state of a run in a file, so that a fit that was killed goes on where it was.
+"""Checkpoints: the state of a run in a file, so that a killed fit can be resumed.
 
-A checkpoint belongs to one fit: the same data and the same settings. What tells fits apart is kept beside
+A checkpoint belongs to one fit: the same data and the same parameters. A fingerprint of these is stored with
 the state and compared on reading.
 """
 
@@ -20,14 +20,14 @@ from latently.core import io
 
 
 class Checkpoint:
-    """A file for the states of a fit that `belongs_to` tells from others."""
+    """A file for the states of the fit identified by `belongs_to`."""
 
     def __init__(self, path: str | os.PathLike[str], belongs_to: dict[str, Any]):
         self.path = Path(path)
         self.belongs_to = belongs_to
 
     def write(self, records: dict[str, Any], history: list[float], numbers: dict[str, Any]) -> None:
-        """Replaces the file in one go: a fit killed at any moment leaves a whole one."""
+        """Replace the file atomically: a fit killed at any time leaves a complete file."""
         arrays = {"history": np.asarray(history, dtype=np.float64)}
         for name, record in records.items():
             arrays.update(_flat(name, record))
@@ -64,7 +64,7 @@ class Checkpoint:
 
 
 def fingerprint(*values: Any) -> str:
-    """A short text that differs where any array or number does."""
+    """A short fingerprint that differs if any array or number differs."""
     digest = hashlib.sha256()
     for value in values:
         array = np.ascontiguousarray(to_numpy(value) if hasattr(value, "shape") else value)

@@ -1,4 +1,4 @@
-"""All the rows of a fit: where they come from, and what belongs to each."""
+"""All rows of a fit, with their weights, labels and states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from latently.core.sweep import LocalSweep
 
 
 class Data:
-    """Rows in memory, or a `Source` whose chunks are read anew for every sweep."""
+    """Rows in memory, or a `Source` whose chunks are read again in every sweep."""
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class Data:
         return Data(self.X, self.weight, None if allowed is None else self._beside_rows(allowed), self.state)
 
     def with_state(self, state: Array | None) -> Data:
-        """What each row brings to the next sweep; see `Block`."""
+        """State of each row for the next sweep; see `Block`."""
         return Data(self.X, self.weight, self.allowed, state)
 
     def _beside_rows(self, array: Array) -> Array:
         return like(array, self.X) if self.in_memory else array
 
     def count_rows(self) -> int:
-        """The number of rows, which some sources tell only when read."""
+        """The number of rows, which some sources know only after reading."""
         if self.in_memory:
             return int(self.X.shape[0])
         if self.X.n_rows is not None:
@@ -55,7 +55,7 @@ class Data:
         return sum(len(chunk) for chunk in self.X.chunks())
 
     def blocks(self) -> Iterator[Block]:
-        """The rows in order, as much at a time as may be in memory."""
+        """The rows in order, in chunks that fit in memory."""
         chunks: Iterable[Array] = [self.X] if self.in_memory else ahead(self.X.chunks())
         start = 0
         for X in chunks:
@@ -68,7 +68,7 @@ class Data:
             start = rows.stop
 
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[Block]:
-        """All rows in mini-batches of about `size`, in an order drawn anew within every chunk."""
+        """All rows in mini-batches of about `size`, in a new random order within every chunk."""
         for block in self.blocks():
             n = len(block)
             n_batches = max(1, -(-n // size))
@@ -77,7 +77,7 @@ class Data:
                 yield block.take(order[n * i // n_batches : n * (i + 1) // n_batches])
 
     def collected(self, pieces: Iterator[Array], out: str | os.PathLike[str] | None) -> Array:
-        """The pieces as one array, or written to a .npy file as they come, which is then mapped to memory."""
+        """The pieces as one array, or written to a .npy file one by one, which is then memory-mapped."""
         if out is None:
             parts = list(pieces)
             return namespace(parts[0]).concat(parts, axis=0)
@@ -87,5 +87,5 @@ class Data:
         return np.load(out, mmap_mode="r")
 
     def sweep(self, frame: Frame | None, *, floats_per_row: int, block_size: int | None) -> Any:
-        """Passes over all rows, in a frame or as they are."""
+        """Passes over all rows, in a frame or unchanged."""
         return LocalSweep(self.blocks, frame, floats_per_row=floats_per_row, block_size=block_size)

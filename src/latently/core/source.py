@@ -1,10 +1,10 @@
-"""Rows that need not fit in memory: a file, a memory map, a zarr array or blocks, read chunk by chunk.
+"""Out-of-core rows: a file, a memory map, a zarr array or blocks, read chunk by chunk.
 
-A source can be read as often as one likes and gives the same rows each time, as arrays of about CHUNK_BYTES
-that belong to the reader: nothing else refers to them, so nothing stays behind when they are dropped.
-`ahead` reads the next chunk while one is in use; `RowWriter` puts one row per row back on disk.
+A source can be read any number of times and yields the same rows each time, as arrays of about CHUNK_BYTES
+that are owned by the reader: there are no other references to them, so dropping them frees the memory.
+`ahead` prefetches the next chunk; `RowWriter` writes one output row per row to disk.
 
-Nothing here is ever unpickled. pandas, pyarrow and zarr are imported only when a file of theirs is opened.
+Nothing is unpickled. pandas, pyarrow and zarr are imported only when one of their files is opened.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from latently.backend.namespace import to_numpy
 
-CHUNK_BYTES = 64_000_000  # what one chunk of a file may hold in memory
+CHUNK_BYTES = 64_000_000  # memory of one chunk of a file
 
 T = TypeVar("T")
 Rows = NDArray[Any]
@@ -40,11 +40,11 @@ Rows = NDArray[Any]
 
 @runtime_checkable
 class Source(Protocol):
-    """Rows that are read in chunks."""
+    """Rows read in chunks."""
 
     n_features: int
-    feature_names: list[str] | None  # None where the columns have no names
-    n_rows: int | None  # None where only reading can tell, until the first whole reading has
+    feature_names: list[str] | None  # None if the columns have no names
+    n_rows: int | None  # None until the first complete pass, if it is not known in advance
 
     def chunks(self) -> Iterator[Rows]:
         """The rows in order, from the first one, as (n_i, n_features) real arrays with n_i >= 1."""
@@ -53,7 +53,7 @@ class Source(Protocol):
 
 @dataclass
 class _Source:
-    name: str  # what messages call it
+    name: str  # name in messages
     n_features: int
     n_rows: int | None
     feature_names: list[str] | None
@@ -71,7 +71,7 @@ class _Source:
 
 
 def open_source(X: Any) -> Source | None:
-    """The source that X names or is; None where X is no source but an ordinary array-like."""
+    """The source for X; None if X is an ordinary array-like."""
     if _of_dask(X):
         return None
     if isinstance(X, Source):
@@ -104,7 +104,7 @@ def _looks_like_a_block(item: Any) -> bool:
 
 
 def _of_dask(X: Any) -> bool:
-    """Whether this is a Dask collection; asking it for attributes could already start work."""
+    """Whether this is a Dask collection; attribute access could already trigger computation."""
     return type(X).__module__.startswith("dask")
 
 
@@ -112,7 +112,7 @@ def _of_dask(X: Any) -> bool:
 
 
 def _real(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
-    """The dtype in which values of `dtype` are handed on: its own where others can compute with it."""
+    """The dtype in which values of `dtype` are returned: unchanged if it can be computed with."""
     if dtype.kind not in "biuf":
         raise ValueError(f"{name} holds values of type {dtype}; real numbers are needed")
     kept = dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize in (4, 8))
@@ -136,9 +136,9 @@ def _ranges(n_rows: int, step: int) -> Iterator[tuple[int, int]]:
 
 
 def _rechunked(blocks: Iterable[Rows], n_features: int) -> Iterator[Rows]:
-    """The same rows copied to new chunks: large blocks in parts, small ones joined.
+    """The same rows copied to new chunks: large blocks are split, small ones concatenated.
 
-    A block is not looked at again once the next one is asked for, so its maker may use its memory again.
+    A block is not used after the next one is requested, so its memory may be reused.
     """
     chunk, filled = np.empty((0, n_features)), 0
     for block in blocks:
@@ -176,7 +176,7 @@ def _open_file(path: Path) -> Source:
 
 
 def _package(name: str, extra: str, files: str) -> Any:
-    """The package, which is not among those that latently always needs."""
+    """Import an optional package."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -186,14 +186,14 @@ def _package(name: str, extra: str, files: str) -> Any:
 
 @contextmanager
 def _errors_name(path: Path) -> Iterator[None]:
-    """A reader's own error says which file it was reading."""
+    """Add the name of the file to errors of a reader."""
     try:
         yield
     except ValueError as error:
         raise ValueError(f"{str(path)!r} cannot be read: {error}") from error
 
 
-# .npy: plain reads, because the pages of a memory map would count as memory of the process
+# .npy: plain reads, because the pages of a memory map count as memory of the process
 
 
 def _npy(path: Path) -> Source:
@@ -229,7 +229,7 @@ def _read_npy(path: Path, offset: int, shape: tuple[int, int], dtype: np.dtype[A
 def _read_npy_by_columns(
     path: Path, offset: int, shape: tuple[int, int], dtype: np.dtype[Any]
 ) -> Iterator[Rows]:
-    """The same for Fortran order, where a column's rows lie together: one read per column and chunk."""
+    """The same for Fortran order, where columns are contiguous: one read per column and chunk."""
     n_rows, n_features = shape
     real = _real(dtype, "")
     with path.open("rb", buffering=0) as file:
@@ -243,7 +243,7 @@ def _read_npy_by_columns(
 
 
 def _filled(array: Rows, file: Any) -> Rows:
-    """The array, its memory read from the file."""
+    """Read the array from the file."""
     room = array.reshape(-1).view(np.uint8).data
     while room:
         n = file.readinto(room)
@@ -266,7 +266,7 @@ def _zarr(path: Path) -> Source:
 
 
 def _zarr_array(array: Any, name: str) -> Source:
-    """The source for a zarr array, or for a group that holds one array and no more."""
+    """The source for a zarr array, or for a group with exactly one array."""
     if not hasattr(array, "shape"):
         members = dict(array.arrays())
         if len(members) != 1:
@@ -282,7 +282,9 @@ def _zarr_array(array: Any, name: str) -> Source:
 def _read_zarr(array: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> Iterator[Rows]:
     real = _real(dtype, "")
     step = _rows_in(CHUNK_BYTES, shape[1], real)
-    step = step // array.chunks[0] * array.chunks[0] or step  # whole stored chunks: each is decoded once
+    step = (
+        step // array.chunks[0] * array.chunks[0] or step
+    )  # multiples of stored chunks: each is decoded once
     for a, b in _ranges(shape[0], step):
         yield np.ascontiguousarray(array[a:b, :], dtype=real)
 
@@ -291,7 +293,7 @@ def _read_zarr(array: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> Iter
 
 
 def _parquet(path: Path) -> Source:
-    """One file or a folder of them, in the order of their names, as pandas.read_parquet has it."""
+    """One file or a folder of them, sorted by name, as in pandas.read_parquet."""
     parquet, types = _package("pyarrow.parquet", "parquet", ".parquet"), import_module("pyarrow.types")
     name = repr(str(path))
     files = [path] if path.is_file() else _parquet_files(path)
@@ -320,7 +322,7 @@ def _parquet(path: Path) -> Source:
             raise ValueError(f"{str(file)!r} and {str(files[0])!r} differ in columns: {', '.join(other)}")
         all_float32 = all_float32 and all(types.is_float32(field.type) for field in fields)
     _check_shape((n_rows, len(names)), name)
-    # whole numbers become float64 as well: a null further down would need it
+    # integers become float64 as well: a later null would need it
     dtype = np.dtype(np.float32 if all_float32 else np.float64)
     return _Source(name, len(names), n_rows, names, partial(_read_parquet, files, names, dtype))
 
@@ -354,7 +356,7 @@ def _parquet_batches(files: list[Path], names: list[str], dtype: np.dtype[Any]) 
 
 
 def _csv(path: Path) -> Source:
-    """Text with commas, or tabs in .tsv. The first line names the columns unless it is all numbers."""
+    """Text with commas, or tabs in .tsv. The first line is a header unless it is all numbers."""
     _package("pandas", "csv", ".csv and .tsv")
     name = repr(str(path))
     separator = "\t" if ".tsv" in path.name.lower()[-7:] else ","
@@ -365,7 +367,7 @@ def _csv(path: Path) -> Source:
             first, second = ([*islice((line for line in lines if line), 2), [], []])[:2]
     if not first:
         raise ValueError(f"{name} is empty")
-    if len(second) > len(first):  # pandas would take the first fields for labels of the rows
+    if len(second) > len(first):  # pandas would treat the first fields as row labels
         raise ValueError(f"{name} has {len(first)} fields in its first line, {len(second)} in the second")
     header = None if all(map(_is_number, first)) else 0
     read = partial(_csv_tables, path, separator, header)
@@ -379,16 +381,16 @@ def _csv(path: Path) -> Source:
 
 
 def _is_number(field: str) -> bool:
-    """Whether a field is a number, or nothing where a number could be."""
+    """Whether a field is a number or empty."""
     try:
         float(field or "nan")
     except ValueError:
         return False
-    return "_" not in field  # which Python lets through
+    return "_" not in field  # which Python accepts in numbers
 
 
 def _read_csv(path: Path, separator: str, header: int | None, n_features: int) -> Iterator[Rows]:
-    # parsing takes some four times the memory of the numbers that come out of it
+    # parsing takes about four times the memory of the result
     n_rows = _rows_in(CHUNK_BYTES // 4, n_features, np.dtype(np.float64))
     with closing(_csv_tables(path, separator, header, n_rows)) as tables:
         yield from _rechunked((_csv_numbers(table, path) for table in tables), n_features)
@@ -412,7 +414,7 @@ def _csv_tables(path: Path, separator: str, header: int | None, n_rows: int) -> 
 
 
 def _csv_numbers(table: Any, path: Path) -> Rows:
-    """The values of a table in float64, a missing one as NaN."""
+    """The values of a table in float64, with NaN for missing values."""
     numbers = np.empty(table.shape)
     for j, column in enumerate(table.columns):
         values = table.iloc[:, j]
@@ -451,9 +453,9 @@ def _memmap(X: np.memmap[Any, Any]) -> Source:
 
 
 def _release(block: Rows) -> None:
-    """Lets the pages of a memory map go; the file still has them.
+    """Release the pages of a memory map, which can be read from the file again.
 
-    Not those of a copy-on-write map, which may hold what the user wrote and no file has.
+    Pages of a copy-on-write map are kept: they may have been modified by the user.
     """
     if isinstance(block, np.memmap) and block.mode in ("r", "r+", "w+"):
         pages = block._mmap  # type: ignore[attr-defined]
@@ -494,7 +496,7 @@ class _BlockReader:
     X: Any
     names: list[str] | None
     n_features: int
-    first_iterator: Any  # of which a block was read to learn the number of columns
+    first_iterator: Any  # one block was read from it to determine the number of columns
 
     def __call__(self) -> Iterator[Rows]:
         blocks = _started(self.X)
@@ -518,7 +520,7 @@ class _BlockReader:
 def _numbers_of(
     blocks: Iterator[Any], n_features: int | None = None
 ) -> Iterator[tuple[list[str] | None, Rows]]:
-    """Column names and values of every block that has rows."""
+    """Column names and values of every non-empty block."""
     for i, block in zip(count(), blocks, strict=False):
         name = f"block {i}"
         names, rows = _numbers(block, name)
@@ -572,10 +574,10 @@ def _frame_numbers(frame: Any, name: str) -> tuple[list[str] | None, Rows]:
 
 
 def ahead(chunks: Iterator[T]) -> Iterator[T]:
-    """The same items, the next one being read in a thread while one is in use.
+    """The same items, with the next one prefetched in a thread.
 
-    So two are in memory at a time. An error comes up where its item would have; when the reader stops early,
-    the read under way is waited for, `chunks` is closed and the thread ends.
+    Two items are in memory at a time. An error is raised in place of its item; if the reader stops early, the
+    pending read is awaited, `chunks` is closed and the thread ends.
     """
     end = object()
     pool = ThreadPoolExecutor(1, thread_name_prefix="latently-ahead")
@@ -587,7 +589,9 @@ def ahead(chunks: Iterator[T]) -> Iterator[T]:
     finally:
         pool.shutdown()
         if hasattr(chunks, "close"):
-            with suppress(ValueError):  # an interrupt may leave a thread that reads: then its end closes them
+            with suppress(
+                ValueError
+            ):  # after an interrupt a thread may still be reading; it closes them at its end
                 chunks.close()
 
 
@@ -595,10 +599,10 @@ def ahead(chunks: Iterator[T]) -> Iterator[T]:
 
 
 class RowWriter:
-    """Rows appended to a .npy file whose length is not known beforehand.
+    """Append rows to a .npy file whose length is not known in advance.
 
-    The file appears, whole, when the `with` block ends without an error; until then, and after one, whatever
-    was there before stays. The first rows written decide the dtype and the shape of a row.
+    The file is created atomically when the `with` block ends without an error; otherwise an existing file is
+    unchanged. The first rows written determine the dtype and the shape of a row.
     """
 
     _HEADER_BYTES = 128
@@ -616,7 +620,7 @@ class RowWriter:
         return self
 
     def write(self, rows: Rows) -> None:
-        """Appends the rows, (n, ...)."""
+        """Append the rows, (n, ...)."""
         rows = np.asarray(rows)
         if self._dtype is None:
             if rows.dtype.kind not in "biufc" or not 1 <= rows.ndim <= 4:
@@ -644,7 +648,7 @@ class RowWriter:
             self._temporary.unlink(missing_ok=True)
 
     def _header(self) -> bytes:
-        """The .npy header, version 1.0, padded to the room kept for it."""
+        """The .npy header, version 1.0, padded to the reserved size."""
         if self._dtype is None:
             raise ValueError(f"no rows were written to {str(self.path)!r}")
         fields = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.n_rows, *self._row_shape)}

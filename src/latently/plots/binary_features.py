@@ -1,4 +1,4 @@
-"""Curves over iterations, and shares of runs."""
+"""Curves over iterations, and success rates."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def curve_panels(panels, *, y, title, level=None, limits=None, n_lines=1):
     Parameters
     ----------
     panels : dict of str to dict of str to sequence of float
-        Curves by name, by panel; the first value is that of the start.
+        Curves by panel and name; the first value is that of the starting values.
     y : str
-        What the curves show.
+        Label of the y axis.
     title : str
     level : float, optional
-        Drawn dashed in every panel.
+        Drawn as a dashed line in every panel.
     limits : (float, float), optional
-        Of the values shown, if starts are far off.
+        Limits of the y axis, if starting values are far off.
     n_lines : int, default=1
-        Lines over which the panels are spread.
+        Number of lines of panels.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def curve_panels(panels, *, y, title, level=None, limits=None, n_lines=1):
 
 
 def shares(values, errors, published, *, x, title):
-    """Shares as points with their errors, one below the other.
+    """Fractions as points with error bars, one per line.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ def shares(values, errors, published, *, x, title):
     errors : list of float
         Standard errors.
     published : list of float or None
-        The published counterparts, where there are such.
+        The published values; None where there is none.
     x : str
-        What the shares are of.
+        Label of the x axis.
     title : str
 
     Returns

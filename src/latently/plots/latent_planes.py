@@ -1,4 +1,4 @@
-"""Factors in a plane, and images in lines."""
+"""Factors in planes, and rows of images."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from latently.plots.latent import draw_boundaries, draw_groups
 
 
 def latent_planes(panels, classes, *, class_names, title, n_lines=1):
-    """Points of two classes in several planes, with the line that is to part them.
+    """Points of two classes in several planes, with the decision boundary.
 
     Parameters
     ----------
     panels : dict of str to (array-like of shape (n_points, 2), float)
-        Points, and where on the first axis a label changes.
+        Points, and the position of the decision boundary on the first axis.
     classes : array-like of shape (n_points,)
         0 or 1.
     class_names : (str, str)
     title : str
     n_lines : int, default=1
-        Lines over which the panels are spread.
+        Number of lines of panels.
 
     Returns
     -------
@@ -48,12 +48,12 @@ def latent_planes(panels, classes, *, class_names, title, n_lines=1):
 
 
 def image_lines(lines, image_shape, *, title):
-    """Lines of small grey images between black (0) and white (1), with their names before them.
+    """Labelled lines of small grey images between black (0) and white (1).
 
     Parameters
     ----------
     lines : dict of str to array-like of shape (n_images, height * width)
-        As many images in each.
+        The same number of images in each.
     image_shape : (height, width)
     title : str
 
@@ -78,14 +78,14 @@ def image_lines(lines, image_shape, *, title):
 
 
 def two_measures(lines, *, x, y, title):
-    """One measure against another, as lines of points that have names.
+    """One measure against another, as lines of labelled points.
 
     Parameters
     ----------
     lines : dict of str to list of (float, float, str)
-        Both measures of each point, and its name.
+        The two measures of each point, and its label.
     x, y : str
-        What the measures are called.
+        Names of the measures.
     title : str
 
     Returns

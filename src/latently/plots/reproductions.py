@@ -1,4 +1,4 @@
-"""Our numbers beside published ones."""
+"""Our numbers compared with published ones."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ OURS, THEIRS, PALE = "#1f5fa8", "#d1622b", "#9dbbdb"
 
 
 def errors_over_grid(rows, *, title, by_label):
-    """Clustering errors over dimensions, in a column of panels per method and a line per number of clusters.
+    """Clustering errors over dimensions, one column of panels per method and one line per number of
+    clusters.
 
-    Where there is only one dimension, errors are drawn over the number of clusters.
+    If there is only one dimension, errors are drawn over the number of clusters.
 
     Parameters
     ----------
     rows : list of dict
-        With "method", "clusters", "dimensions", "ERR", "ERR, published" (missing where nothing was published)
-        and, for the one that a criterion has chosen, "chosen".
+        With "method", "clusters", "dimensions", "ERR", "ERR, published" (missing if nothing was published)
+        and, for the one selected by a criterion, "chosen".
     title : str
     by_label : str
-        Name of the entry with the error of the fit that labels would have picked.
+        Name of the entry with the error of the fit that labels would select.
 
     Returns
     -------
@@ -81,7 +82,7 @@ def _error_lines(ax, rows, across, by_label):
 
 
 def scatter_panels(planes, classes, *, title):
-    """Points in several planes side by side, coloured by class.
+    """Points in several planes, coloured by class.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def scatter_panels(planes, classes, *, title):
 
 
 def bars_beside_published(rows, *, measures, groups, method, title):
-    """Bars of ours and of the published numbers, a panel for each measure.
+    """Bars of our numbers and the published ones, one panel per measure.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ def bars_beside_published(rows, *, measures, groups, method, title):
     measures : dict of str to str
         Entries of a row, with titles; the published number is the entry "..., published".
     groups, method : str
-        Entries that say which group of bars a row belongs to, and which bar in it.
+        Entries with the group of bars of a row, and the bar within the group.
     title : str
 
     Returns
@@ -154,14 +155,14 @@ def bars_beside_published(rows, *, measures, groups, method, title):
 
 
 def class_errors(rows, *, methods, title):
-    """Errors of classifiers over dimensions, a panel per method and a line per number of components.
+    """Errors of classifiers over dimensions, one panel per method and one line per number of components.
 
     Parameters
     ----------
     rows : list of dict
-        With "train on", of which each has its line of panels, "method", "components", "dimensions", "ERR" and
-        "ERR, published" (missing where there is none). Rows whose components are no number are what was
-        chosen for the method; those of other methods than `methods` are drawn in all panels.
+        With "train on", each with its own line of panels, "method", "components", "dimensions", "ERR" and
+        "ERR, published" (missing if there is none). Rows whose components are not a number are those
+        selected for the method; rows of methods not in `methods` are drawn in all panels.
     methods : sequence of str
     title : str
 

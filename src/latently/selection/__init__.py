@@ -1,4 +1,4 @@
-"""Choosing among models: numbers of components and factors, kinds of noise, by a criterion."""
+"""Model selection: numbers of components and factors, noise structures, by a criterion."""
 
 from latently.selection.result import Selection
 from latently.selection.search import select
