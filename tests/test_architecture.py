@@ -1,6 +1,7 @@
 """Imports point down: estimators -> distributions -> core -> backend, and each large library has its home."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "latently"
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "latently"
 
 ESTIMATORS = {"mixture", "factorization", "supervised", "deep", "generate"}
 MODELS = ESTIMATORS | {"distributions", "core", "backend"}
@@ -25,13 +27,12 @@ MAY_IMPORT = {
     "selection": MODELS | {"metrics", "plots"},
     "plots": {"metrics"},
     "report": MODELS | {"plots", "metrics", "selection"},
-    "reproductions": MODELS | {"plots", "metrics", "selection", "datasets"},
-    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "reproductions", "saved"},
+    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "saved"},
 }
 
 # library: (where it may be imported at all, where of these only inside a function)
 HOMES = {
-    "sklearn": (ESTIMATORS | {"selection", "metrics", "datasets", "reproductions"}, set()),
+    "sklearn": (ESTIMATORS | {"selection", "metrics", "datasets"}, set()),
     "torch": ({"deep", "backend"}, {"backend"}),
     "dask": ({"core.sweep_dask"}, set()),
     "distributed": ({"core.sweep_dask"}, set()),
@@ -79,6 +80,9 @@ def violations(text: str, module: str, is_package: bool = False) -> list[str]:
     for name, line, lazy in imports(text, module, is_package):
         where = f"{module}, line {line}: {name}"
         parts = name.split(".")
+        if parts[0] == "reproductions":
+            found.append(f"{where} is not installed with latently")
+            continue
         if parts[0] == "latently":
             target = parts[1] if len(parts) > 1 else ""
             if package not in MAY_IMPORT or target == package:  # a module of the root may import anything
@@ -140,6 +144,7 @@ def test_every_package_has_a_rule() -> None:
         ("latently.core.sweep", "from distributed import Client"),
         ("latently.metrics.scores", "import matplotlib.pyplot as plt"),
         ("latently.plots.history", "from latently.report import write"),
+        ("latently.cli.commands", "def f():\n    from reproductions import available"),
     ],
 )
 def test_checker_finds_a_forbidden_import(module: str, text: str) -> None:
@@ -171,6 +176,33 @@ def test_relative_imports_of_a_package_start_at_the_package() -> None:
 def test_root_may_import_every_package_but_no_large_library() -> None:
     assert violations("from .mixture import MFA", "latently", is_package=True) == []
     assert violations("import torch", "latently", is_package=True)
+
+
+def is_public(name: str) -> bool:
+    """Whether a package of latently lists the name; whole modules would let private names through."""
+    package, _, last = name.rpartition(".")
+    return package.count(".") == 1 and last in getattr(importlib.import_module(package), "__all__", ())
+
+
+def test_reproductions_import_public_names_only() -> None:
+    paths = sorted((ROOT / "reproductions").rglob("*.py"))
+    found = [
+        f"{path.relative_to(ROOT)}, line {line}: {name} is not public"
+        for path in paths
+        for name, line, _ in imports(path.read_text(encoding="utf-8"), path.stem)
+        if name.split(".")[0] == "latently" and not is_public(name)
+    ]
+    assert len(paths) > 30
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["latently", "latently.mixture", "latently.plots._style.LINES", "latently.plots.latent.draw_groups"],
+)
+def test_modules_and_what_they_keep_to_themselves_are_not_public(name: str) -> None:
+    assert not is_public(name)
+    assert is_public("latently.plots.image_grid")
 
 
 def test_import_latently_loads_no_optional_library() -> None:
