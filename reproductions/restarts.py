@@ -14,10 +14,14 @@ SAID = """
 """
 
 
-def fit_restarts(model, X, n_restarts, seed):
-    """Fitted copies of the model, the likeliest first; only that one is run on to the model's own `tol`."""
+def fit_restarts(model, X, n_restarts, seed, **options):
+    """Fitted copies of the model, the likeliest first; only that one is run on to the model's own `tol`.
+
+    `options` replace those of `ROUGH`.
+    """
+    options = ROUGH | options
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # `converged_` tells
-        rough = (clone(model).set_params(random_state=1000 * seed + i, **ROUGH) for i in range(n_restarts))
+        rough = (clone(model).set_params(random_state=1000 * seed + i, **options) for i in range(n_restarts))
         best, *others = sorted((one.fit(X) for one in rough), key=lambda one: -one.score(X))
         return [best.set_params(tol=model.tol, warm_start=True).fit(X), *others]

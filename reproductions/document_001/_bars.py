@@ -12,6 +12,7 @@ EXACT, LEAST_SQUARES = "exact", "least squares"
 NOISY = f"{LEAST_SQUARES}, noise"
 M_STEPS = {EXACT: "exact", LEAST_SQUARES: "least_squares", NOISY: "least_squares"}
 WITHOUT, AS_SOURCE = "none", "source"
+N_ITER = 60
 LAST = 10  # iterations at the end, without noise and with more units on
 NOISE = 0.05  # times a Poisson number of mean one is added to each weight
 ABOUT_SOURCE = f"""
@@ -32,7 +33,7 @@ def random_start(n_units, n_features, rng):
     return rng.uniform(size=(n_units, n_features)), rng.uniform()
 
 
-def path(X, weights, probability, step, *, truncation=None, truncation_at_end=None, n_iter=60, rng=None):
+def path(X, weights, probability, step, *, truncation=None, truncation_at_end=None, n_iter=N_ITER, rng=None):
     """Weights and probability of the start and after each iteration; `rng` makes the noise."""
     found = [(weights, probability)]
     for i in range(n_iter):

@@ -198,7 +198,7 @@ REPRODUCTION = Reproduction(
     published=(),
     measure=measure,
     settings={"starts": 6, "n_iter": 60, "n_jobs": -1},
-    quick_settings={"starts": 1, "n_iter": 20, "n_jobs": 1},
+    quick_settings={"starts": 1, "n_iter": 11, "n_jobs": 1},
     summary=summary,
     remarks=(
         """

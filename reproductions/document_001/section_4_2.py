@@ -135,7 +135,7 @@ REPRODUCTION = Reproduction(
     published=(),
     measure=measure,
     settings={"rows": 6500, "n_iter": 60, "n_jobs": -1},
-    quick_settings={"rows": 100, "n_iter": 12, "n_jobs": 1},
+    quick_settings={"rows": 50, "n_iter": 11, "n_jobs": 1},
     remarks=(
         """
         "Holistic representations": seen in all three. Nearly all units are whole ones and sevens of some

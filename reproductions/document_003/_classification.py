@@ -94,7 +94,7 @@ def reproduction(load, *, train_on, components, dimensions, quick, published, **
         measure=measure,
         settings={"components": components, "dimensions": dimensions, "n_jobs": -1}
         | ({"folds": N_FOLDS} if folded else {}),
-        quick_settings={"n_jobs": 1} | ({"folds": 1} if folded else {}) | quick,
+        quick_settings={"n_init": 2, "n_jobs": 1} | ({"folds": 1} if folded else {}) | quick,
         summary=partial(summary, published=printed),
         figures={"": draw},
         **about,
@@ -127,7 +127,7 @@ def in_folds(X, y, *, n_noise_features=0, seed):
     return {way: [(X[fit], y[fit], X[test], y[test]) for fit, test in pairs[way]] for way in pairs}
 
 
-def compare(splits, *, components, dimensions, n_jobs, seed, folds=1):
+def compare(splits, *, components, dimensions, n_jobs, seed, folds=1, n_init=ROUGH["n_init"]):
     """Records of all methods over the grid, of what BIC chooses, and of the usual classifiers."""
     standardised = {way: [standardise(*split) for split in parts[:folds]] for way, parts in splits.items()}
     n_classes = len(np.unique(next(iter(splits.values()))[0][1]))
@@ -141,7 +141,7 @@ def compare(splits, *, components, dimensions, n_jobs, seed, folds=1):
     tasks = [(way, *cell, split) for way, parts in standardised.items() for cell in cells for split in parts]
     outcomes = iter(
         Parallel(n_jobs=n_jobs)(
-            delayed(outcome)(method, g, q, split, seed) for _, method, g, q, split in tasks
+            delayed(outcome)(method, g, q, split, seed, n_init) for _, method, g, q, split in tasks
         )
     )
     records = []
@@ -188,7 +188,7 @@ def errors(parts):
     return {"ERR": float(np.mean(rates)), **spread}
 
 
-def outcome(method, g, q, split, seed):
+def outcome(method, g, q, split, seed, n_init=ROUGH["n_init"]):
     """ERR on the test rows and BIC of the training rows, or what is in the way of a fit."""
     X, y, X_test, y_test = split
     if method in USUAL:
@@ -198,7 +198,7 @@ def outcome(method, g, q, split, seed):
         return {"obstacle": f"a class has {fewest} rows for {g} components"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = classifier(method, g, q, seed).fit(X, y)
+        fitted = classifier(method, g, q, seed, n_init).fit(X, y)
     rest = rows_for("PCA+GMM", X, q)[1] if method == "PCA-GMM" else 0.0
     return {
         "ERR": 1 - fitted.score(X_test, y_test),
@@ -206,8 +206,8 @@ def outcome(method, g, q, split, seed):
     }
 
 
-def classifier(method, g, q, seed):
-    options = {**ROUGH, "noise_floor": NOISE_FLOOR, "random_state": seed}
+def classifier(method, g, q, seed, n_init):
+    options = {**ROUGH, "n_init": n_init, "noise_floor": NOISE_FLOOR, "random_state": seed}
     before = {"PCA-GMM": PCA(q), "LDA-GMM": LinearDiscriminantAnalysis(n_components=q)}
     models = {
         "2L-MJFA": MJFAClassifier(g, q, **options),

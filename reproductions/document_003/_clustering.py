@@ -10,7 +10,7 @@ from sklearn.preprocessing import scale
 from latently.metrics import adjusted_rand_score, error_rate, purity
 from latently.mixture import MCFA, MPPCA, GaussianMixture
 from reproductions.framework import Reproduction, beside
-from reproductions.restarts import SAID, fit_restarts
+from reproductions.restarts import ROUGH, SAID, fit_restarts
 
 METHODS = ("MCFA", "PCA+GMM", "mPPCA")  # of the source
 STANDARDISED = "MCFA, standardised"
@@ -55,7 +55,7 @@ def reproduction(load, *, clusters, dimensions, restarts, quick, published, rema
         published=published_grid(published),
         measure=measure,
         settings={"clusters": clusters, "dimensions": dimensions, "restarts": restarts, "n_jobs": -1},
-        quick_settings={"restarts": 2, "n_jobs": 1, **quick},
+        quick_settings={"restarts": 1, "n_init": 2, "n_jobs": 1, **quick},
         summary=summary,
         remarks=(*remarks, ABOUT_BIC),
         figures={"": draw, **(figures or {})},
@@ -75,21 +75,21 @@ def published_grid(text):
     return records
 
 
-def compare(X, y, *, clusters, dimensions, restarts, n_jobs, seed):
+def compare(X, y, *, clusters, dimensions, restarts, n_jobs, seed, n_init=ROUGH["n_init"]):
     """Records of all methods over the grid."""
     methods = ("MCFA", STANDARDISED, "PCA+GMM", "mPPCA")
     grid = [(method, K, q) for method in methods for K in clusters for q in dimensions]
-    records = Parallel(n_jobs=n_jobs)(delayed(cell)(X, y, *entry, restarts, seed) for entry in grid)
+    records = Parallel(n_jobs=n_jobs)(delayed(cell)(X, y, *entry, restarts, seed, n_init) for entry in grid)
     for method in methods:
         own = [record for record in records if record["method"] == method]
         min(own, key=lambda record: record["BIC in data space"])["chosen"] = "by BIC"
     return records
 
 
-def cell(X, y, method, K, q, n_restarts, seed):
+def cell(X, y, method, K, q, n_restarts, seed, n_init=ROUGH["n_init"]):
     """The record of one entry of the grid: the likeliest fit, and what labels would have picked."""
     Z, bic_of_rest = rows_for(method, X, q)
-    best, *others = fit_restarts(estimator(method, K, q), Z, n_restarts, seed)
+    best, *others = fit_restarts(estimator(method, K, q), Z, n_restarts, seed, n_init=n_init)
     labels = best.predict(Z)
     errors = [error_rate(y, model.predict(Z)) for model in (best, *others)]
     bic = best.bic(Z)

@@ -165,7 +165,7 @@ REPRODUCTION = Reproduction(
     ],
     measure=measure,
     settings={"sets": tuple(SETS), "restarts": 20, "n_jobs": -1},
-    quick_settings={"sets": ("Leuk72_3k, 54/18",), "restarts": 2, "n_jobs": 1},
+    quick_settings={"sets": ("Leuk72_3k, 54/18",), "restarts": 1, "n_jobs": 1},
     remarks=(
         """
         MCFA is an MFA whose components share loadings and noise, so with equal factors the maximum of the

@@ -34,7 +34,7 @@ REPRODUCTION = reproduction(
     clusters=(2, 3),
     dimensions=(2,),
     restarts=20,
-    quick={"clusters": (3,), "restarts": 1},
+    quick={"clusters": (3,)},
     published="""
     2 2  0.3333 4173 0.5600  0.3333 3153 0.5553  0.3333 62171 0.4831
     3 2  0.0100 4105 0.9702  0.0300 3080 0.9126  0.0233 88344 0.9310

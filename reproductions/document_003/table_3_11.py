@@ -23,7 +23,7 @@ REPRODUCTION = reproduction(
     train_on=(ONE_FOLD, FOUR_FOLDS),
     components=(1, 2, 4),
     dimensions=(1, 10, 25),
-    quick={"components": (2,), "dimensions": (10,)},
+    quick={"components": (2,), "dimensions": (1,)},
     published="""
     1 2  0.2498±0.03  0.2943±0.10  0.3351±0.07  0.25644±0.03 0.2479±0.05
     1 3  0.2621±0.03  0.3045±0.14  0.2869±0.11  0.25644±0.03 0.2166±0.02

@@ -20,7 +20,7 @@ REPRODUCTION = reproduction(
     clusters=(2, 3, 4),
     dimensions=(2, 3, 4, 5, 6, 7, 8),
     restarts=20,
-    quick={"clusters": (3,), "dimensions": (6,)},
+    quick={"clusters": (2,), "dimensions": (5,)},
     published="""
     2 2  0.3146 7398 0.4717  0.3258 4142 0.3963  0.3090 241520 0.4336
     2 3  0.2921 7134 0.5397  0.3202 5106 0.4219  0.3090 240639 0.4403

@@ -20,7 +20,7 @@ REPRODUCTION = reproduction(
     clusters=(2, 3, 4),
     dimensions=(2, 3),
     restarts=20,
-    quick={"clusters": (3,), "dimensions": (2,)},
+    quick={"clusters": (3,), "dimensions": (2,), "restarts": 2},
     published="""
     2 2  0.3333 624 0.5681  0.3333 672 0.5681  0.3333 50768 0.5681
     2 3  0.3333 571 0.5681  0.3333 717 0.5681  0.3333 34002 0.5681

@@ -23,7 +23,7 @@ REPRODUCTION = reproduction(
     clusters=(2, 3, 4),
     dimensions=(2, 3, 4, 5, 6),
     restarts=20,
-    quick={"clusters": (3,), "dimensions": (3,)},
+    quick={"clusters": (3,), "dimensions": (2,)},
     published="""
     2 2  0.3333 11410 0.4685  0.3333 2453 0.3963  0.3333 18679 0.4720
     2 3  0.3333  9902 0.4436  0.3333 3453 0.4219  0.3333 21156 0.4517

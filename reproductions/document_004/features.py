@@ -111,7 +111,7 @@ REPRODUCTION = Reproduction(
     published=(),
     measure=measure,
     settings={"rows": 5000, "sizes": (16, 49), "network_rows": 60000},
-    quick_settings={"rows": 150, "sizes": (16,), "network_rows": 500},
+    quick_settings={"rows": 100, "sizes": (9,), "network_rows": 500},
     remarks=(
         """
         "Prototypes are typical wholes": yes, 0.88 and 0.92 of them are like a digit to the network, and to

@@ -189,9 +189,9 @@ def test_rates_are_shares_of_runs():
     )
 
 
-@pytest.mark.parametrize("entry", [success_rates.entries()[i] for i in (0, 4, -2)])
+@pytest.mark.parametrize("entry", [success_rates.entries()[i] for i in (3, 4, -2)])
 def test_seeds_decide_a_run(entry):
-    one, again, other = (success_rates.one_run(*entry, seeds) for seeds in ([0, 1], [0, 1], [0, 2]))
+    one, again, other = (success_rates.one_run(*entry, seeds, n_iter=3) for seeds in ([0, 1], [0, 1], [0, 2]))
     assert one["pi"] == again["pi"] != other["pi"]
 
 
