@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= auto
+ARGS ?= --list
 
 BIN := $(VENV)/bin
 # --no-compile: modules are compiled when first imported, which shortens the set-up.
@@ -11,7 +12,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # Parallel tests and row threads do their own parallel work: one BLAS thread in each.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help demo test test-slow test-minimum coverage lint format bench docs clean
+.PHONY: help demo test test-slow test-minimum coverage lint format bench reproduce docs clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
@@ -52,12 +53,15 @@ bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the G
 	$(BIN)/python benchmarks/nmf.py
 	$(BIN)/python benchmarks/deep.py
 
+reproduce: $(VENV)/.with-plots  ## run published tables again: make reproduce ARGS='003/table-3.5'; by default a list
+	$(BIN)/python -m reproductions $(ARGS)
+
 docs: $(VENV)/.with-docs  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
 clean:  ## remove what the other targets wrote, but keep the environment
 	rm -rf demo-output docs/_build docs/generated build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks docs -type d -name __pycache__ -exec rm -rf {} +
+	find src tests benchmarks reproductions docs -type d -name __pycache__ -exec rm -rf {} +
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
@@ -66,6 +70,7 @@ $(VENV)/.created:
 $(VENV)/.with-demo: EXTRAS = [cli]
 $(VENV)/.with-test: EXTRAS = [test]
 $(VENV)/.with-lint: EXTRAS = [lint]
+$(VENV)/.with-plots: EXTRAS = [plots]
 $(VENV)/.with-docs: EXTRAS = [docs]
 $(VENV)/.with-bench: EXTRAS = [dask]
 

@@ -101,12 +101,14 @@ def write_displayed_formula(translator, node):
 def write_results(app):
     """Write a page for each reproduced table, with its figures, from the folder of reproductions."""
     folder = Path(app.srcdir).parent / "reproductions"
-    pages = sorted(folder.glob("*/*.md"), key=lambda path: [path.parent.name, *numbered(path.stem)])
+    pages = sorted(
+        folder.glob("document_*/results/*.md"), key=lambda path: [document_of(path), *numbered(path.stem)]
+    )
     contents = (
         "# Reproduced tables and figures\n\nAll full runs with seed 0: our numbers and the published ones.\n"
     )
-    for document in dict.fromkeys(page.parent.name for page in pages):
-        entries = [f"{document}/{page.stem}" for page in pages if page.parent.name == document]
+    for document in dict.fromkeys(map(document_of, pages)):
+        entries = [f"{document}/{page.stem}" for page in pages if document_of(page) == document]
         contents += "\n".join(
             ["", f"## Document {document}", "", "```{toctree}", ":maxdepth: 1", "", *entries, "```", ""]
         )
@@ -116,8 +118,13 @@ def write_results(app):
         for picture in sorted(page.parent.glob(f"{page.stem}*.png")):
             owner = max((other.stem for other in pages if picture.stem.startswith(other.stem)), key=len)
             if owner == page.stem:
-                text += f"\n![{picture.stem}](../../../../reproductions/{page.parent.name}/{picture.name})\n"
-        write(app, f"{page.parent.name}/{page.stem}", text)
+                text += f"\n![{picture.stem}](../../../../{picture.relative_to(folder.parent).as_posix()})\n"
+        write(app, f"{document_of(page)}/{page.stem}", text)
+
+
+def document_of(page):
+    """The number of the document, from reproductions/document_003/results/table-3.5.md."""
+    return page.parts[-3].removeprefix("document_")
 
 
 def numbered(name):

@@ -1,18 +1,19 @@
 """Imports point down: estimators -> distributions -> core -> backend, and each large library has its home."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "latently"
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "latently"
 
 FLOOR = {"estimators", "distributions", "core", "backend"}
 ESTIMATORS = {"mixture", "factorization", "supervised", "deep", "generate"}
@@ -35,13 +36,12 @@ MAY_IMPORT = {
     "selection": MODELS | {"metrics", "plots"},
     "plots": {"metrics"},
     "report": MODELS | {"plots", "metrics", "selection"},
-    "reproductions": MODELS | {"plots", "metrics", "selection", "datasets"},
-    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "reproductions", "saved"},
+    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "saved"},
 }
 
 # library: (where it may be imported at all, where of these only inside a function)
 HOMES = {
-    "sklearn": (ESTIMATORS | {"estimators", "selection", "metrics", "datasets", "reproductions"}, set()),
+    "sklearn": (ESTIMATORS | {"estimators", "selection", "metrics", "datasets"}, set()),
     "torch": ({"training", "deep", "backend"}, {"backend"}),
     "dask": ({"core.sweep_dask"}, set()),
     "distributed": ({"core.sweep_dask"}, set()),
@@ -89,6 +89,9 @@ def violations(text: str, module: str, is_package: bool = False) -> list[str]:
     for name, line, lazy in imports(text, module, is_package):
         where = f"{module}, line {line}: {name}"
         parts = name.split(".")
+        if parts[0] == "reproductions":
+            found.append(f"{where} is not installed with latently")
+            continue
         if parts[0] == "latently":
             target = parts[1] if len(parts) > 1 else ""
             if package not in MAY_IMPORT or target == package:  # a module of the root may import anything
@@ -157,6 +160,7 @@ def test_every_package_has_a_rule() -> None:
         ("latently.core.sweep", "from distributed import Client"),
         ("latently.metrics.scores", "import matplotlib.pyplot as plt"),
         ("latently.plots.history", "from latently.report import write"),
+        ("latently.cli.commands", "def f():\n    from reproductions import available"),
     ],
 )
 def test_checker_finds_a_forbidden_import(module: str, text: str) -> None:
@@ -192,6 +196,33 @@ def test_root_may_import_every_package_but_no_large_library() -> None:
     assert violations("import torch", "latently", is_package=True)
 
 
+def is_public(name: str) -> bool:
+    """Whether a package of latently lists the name; whole modules would let private names through."""
+    package, _, last = name.rpartition(".")
+    return package.count(".") == 1 and last in getattr(importlib.import_module(package), "__all__", ())
+
+
+def test_reproductions_import_public_names_only() -> None:
+    paths = sorted((ROOT / "reproductions").rglob("*.py"))
+    found = [
+        f"{path.relative_to(ROOT)}, line {line}: {name} is not public"
+        for path in paths
+        for name, line, _ in imports(path.read_text(encoding="utf-8"), path.stem)
+        if name.split(".")[0] == "latently" and not is_public(name)
+    ]
+    assert len(paths) > 30
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["latently", "latently.mixture", "latently.plots._style.LINES", "latently.plots.latent.draw_groups"],
+)
+def test_modules_and_what_they_keep_to_themselves_are_not_public(name: str) -> None:
+    assert not is_public(name)
+    assert is_public("latently.plots.image_grid")
+
+
 def test_import_latently_loads_no_optional_library() -> None:
     program = (
         "import sys, latently, latently.mixture\n"
@@ -204,7 +235,7 @@ def test_import_latently_loads_no_optional_library() -> None:
 
 def public_estimators() -> list[type]:
     """Every estimator class that the packages of models export."""
-    packages = [import_module(f"latently.{name}") for name in sorted(ESTIMATORS)]
+    packages = [importlib.import_module(f"latently.{name}") for name in sorted(ESTIMATORS)]
     return [getattr(package, name) for package in packages for name in package.__all__]
 
 
