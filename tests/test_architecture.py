@@ -1,4 +1,4 @@
-"""Imports point down: estimators -> distributions -> core -> backend, and each large library has its home."""
+"""Imports point down: estimators -> distributions, training -> core -> backend; libraries have a home."""
 
 import ast
 import subprocess
@@ -19,7 +19,9 @@ MAY_IMPORT = {
     "backend": set(),
     "core": {"backend"},
     "distributions": {"core", "backend"},
+    "training": {"core", "backend"},
     **{name: MODELS for name in ESTIMATORS},
+    "deep": MODELS | {"training"},  # whose torch must not reach the other estimators
     "datasets": set(),
     "metrics": {"backend"},
     "selection": MODELS | {"metrics", "plots"},
@@ -32,7 +34,7 @@ MAY_IMPORT = {
 # library: (where it may be imported at all, where of these only inside a function)
 HOMES = {
     "sklearn": (ESTIMATORS | {"selection", "metrics", "datasets", "reproductions"}, set()),
-    "torch": ({"deep", "backend"}, {"backend"}),
+    "torch": ({"deep", "training", "backend"}, {"backend"}),
     "dask": ({"core.sweep_dask"}, set()),
     "distributed": ({"core.sweep_dask"}, set()),
     "matplotlib": ({"plots"}, set()),
@@ -132,6 +134,11 @@ def test_every_package_has_a_rule() -> None:
         ("latently.core.block", "from sklearn.base import BaseEstimator"),
         ("latently.mixture.mfa", "from latently.plots import history"),
         ("latently.mixture.mfa", "if True:\n    import torch"),
+        ("latently.mixture.mfa", "from latently.training.loop import train"),
+        ("latently.core.drivers", "from latently.training import loop"),
+        ("latently.training.loop", "from latently.distributions import gaussian"),
+        ("latently.training.loop", "from latently.deep import DMFA"),
+        ("latently.training.loop", "import sklearn"),
         ("latently.mixture.mfa", "def f():\n    import torch"),
         ("latently.core.sweep", "from array_api_compat import torch"),
         ("latently.core.sweep", "import array_api_compat.torch as xp"),
@@ -155,7 +162,11 @@ def test_checker_finds_a_forbidden_import(module: str, text: str) -> None:
         ("latently.mixture.mfa", "from sklearn.cluster import KMeans\nfrom ..distributions import low_rank"),
         ("latently.supervised.mfm", "from latently.mixture import MFA"),
         ("latently.backend.placement", "def f():\n    import torch"),
-        ("latently.deep.vae", "import torch"),
+        ("latently.deep.vae", "import torch\nfrom latently.training.loop import train"),
+        (
+            "latently.training.loop",
+            "import torch\nfrom ..core.drivers import Result\nfrom ..backend import linalg",
+        ),
         ("latently.report.page", "from latently.plots import history"),
     ],
 )

@@ -52,7 +52,7 @@ def test_logistic_regression_finds_what_scikit_learn_does(weighted):
 
 
 def test_linear_autoencoder_finds_the_principal_subspace():
-    X = correlated_rows()
+    X = np.random.default_rng(0).normal(size=(120, 5)) * [2.0, 1.8, 0.8, 0.7, 0.6]
     X -= X.mean(axis=0)
     generators = Generators.from_seed(0)
     module = nn.Sequential(linear(5, 2, generators, bias=False), linear(2, 5, generators, bias=False))
@@ -63,10 +63,10 @@ def test_linear_autoencoder_finds_the_principal_subspace():
 
     optimizer = torch.optim.Adam(module.parameters(), lr=0.03)
     result = train(
-        step, module, rows, generators, optimizer=optimizer, max_iter=250, schedule=lambda epoch: 0.98**epoch
+        step, module, rows, generators, optimizer=optimizer, max_iter=100, schedule=lambda epoch: 0.95**epoch
     )
     left_over = (np.linalg.svd(X, compute_uv=False)[2:] ** 2).sum() / len(X)
-    assert left_over <= result.history[-1] < 1.02 * left_over
+    assert left_over <= result.history[-1] < 1.001 * left_over
 
 
 def test_step_that_moves_parameters_itself():

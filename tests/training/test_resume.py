@@ -166,7 +166,8 @@ def test_damaged_checkpoint(tmp_path):
 
 
 def test_optimizer_that_no_checkpoint_can_hold(tmp_path):
-    model = NoisyAutoencoder("plain")
-    model.optimizer.state[model.module[0].weight]["past"] = [torch.zeros(3)]
-    with pytest.raises(NotImplementedError, match="cannot hold 'past' of SGD, which is of type list"):
-        model.train(max_iter=1, checkpoint=place(tmp_path))
+    for past in ([torch.zeros(4, 5)], torch.zeros(3)):
+        model = NoisyAutoencoder("plain")
+        model.optimizer.state[model.module[0].weight]["past"] = past
+        with pytest.raises(NotImplementedError, match="cannot hold 'past' of SGD, which is neither"):
+            model.train(max_iter=1, checkpoint=place(tmp_path))

@@ -1,7 +1,7 @@
-"""Chance that belongs to one fit: generators for order, starts and draws, all derived from one seed.
+"""Random numbers of one fit: generators for shuffling, initialisation and sampling, derived from one seed.
 
-The global generators of NumPy and torch are neither read nor changed. Most functions of torch can be told
-which generator to draw from, but layers call them without; `drawing_from` tells them on the way.
+The global generators of NumPy and torch are neither read nor changed. Most functions of torch accept
+a generator, but layers call them without; `drawing_from` adds it to such calls.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The training loop: epochs of steps over mini-batches, until nothing is gained or all epochs are done.
 
 A step is a function `step(batch) -> {name: loss}` of a `Batch`. With an optimiser its entry "loss" is
-differentiated and the optimiser moves the parameters; all other entries are for the record. Without one the
-step moves the parameters itself (contrastive divergence, wake-sleep), and all entries are for the record.
-What a step must remember from one batch to the next (velocities, persistent chains) belongs in buffers of the
-module, so that checkpoints hold it.
+differentiated and the optimiser updates the parameters; all other entries are only recorded. Without one the
+step updates the parameters itself (contrastive divergence, wake-sleep), and all entries are only recorded.
+What a step keeps from one batch to the next (velocities, persistent chains) belongs in buffers of the module,
+so that checkpoints hold it.
 
 An epoch costs its steps, and one copy of the module.
 """
@@ -35,7 +35,7 @@ StepFunction: TypeAlias = Callable[[Batch], Losses]
 class Trained(Result[nn.Module]):
     """Where a training ended: `history` has the objective of each of the first `n_iter` epochs.
 
-    `params` is the module as it was after them. `losses` has what steps told in all epochs, also in those
+    `params` is the module as it was after them. `losses` has what steps returned in all epochs, also in those
     after the best: means over the rows by name, those of validation rows as "validation <name>". `converged`
     says that patience ran out.
     """
@@ -68,13 +68,13 @@ def train(
     Parameters
     ----------
     step, optimizer
-        See above. A step that moves the parameters itself runs without gradients, unless it enables them.
+        See above. A step that updates the parameters itself runs without gradients, unless it enables them.
     schedule
         Epoch (from 0) -> factor of the learning rates that the optimiser came with.
     objective, maximise
         Which entry of the losses goes to the history and to callbacks, and whether larger is better.
     validation, evaluate
-        Rows that are looked at after every epoch, by `evaluate`, or by the step itself if there is an
+        Rows that are evaluated after every epoch, by `evaluate`, or by the step itself if there is an
         optimiser: without gradients, in evaluation mode, with the same draws each time.
     patience, tol
         The training ends after so many epochs without a gain of more than `tol` times the objective (or times
@@ -85,10 +85,10 @@ def train(
         where the objective became better. One that returns True ends the training.
     checkpoint, checkpoint_every
         Where and how often the state is written, and from where it is read if the file is there: a training
-        that was killed goes on as if it had not been. The file stays; whoever named it removes it.
+        that was killed resumes as if it had not been. The file stays; whoever named it removes it.
     """
     if validation is not None and evaluate is None and optimizer is None:
-        raise ValueError("validation rows need evaluate=, since the step moves the parameters itself")
+        raise ValueError("validation rows need evaluate=, since the step updates the parameters itself")
     if generators.sampling.device != rows.device:
         raise ValueError(f"generators draw on {generators.sampling.device}, but rows are on {rows.device}")
     watched = objective if validation is None else f"validation {objective}"
@@ -100,11 +100,11 @@ def train(
     try:
         while record.n_iter < max_iter and not record.ended:
             rates.set(record.n_iter)
-            told = _epoch(step, module, rows, generators, optimizer, record.n_iter)
+            losses = _epoch(step, module, rows, generators, optimizer, record.n_iter)
             if validation is not None:
                 found = _evaluated(evaluate or step, module, validation, generators, record.n_iter)
-                told |= {f"validation {name}": value for name, value in found.items()}
-            gain = record.add(told, objective)
+                losses |= {f"validation {name}": value for name, value in found.items()}
+            gain = record.add(losses, objective)
             last = resume.Snapshot(record.n_iter, copied_state(module))
             if patience is not None:
                 best = last if record.is_best(watched, tol) else best
@@ -140,7 +140,9 @@ class _Rates:
 
     def __init__(self, optimizer: Optimizer | None, schedule: Callable[[int], float] | None):
         if schedule is not None and optimizer is None:
-            raise ValueError("schedule= needs an optimizer; a step that moves the parameters has batch.epoch")
+            raise ValueError(
+                "schedule= needs an optimizer; a step that updates the parameters has batch.epoch"
+            )
         self.optimizer, self.schedule = optimizer, schedule
         self.first = [] if optimizer is None else [group["lr"] for group in optimizer.param_groups]
 
@@ -166,7 +168,7 @@ def _epoch(
     optimizer: Optimizer | None,
     epoch: int,
 ) -> dict[str, float]:
-    """One step for each batch; what they told, on average over the rows."""
+    """One step for each batch; the means of the losses over all rows."""
     module.train()
     means = _Means(epoch, optimizer)
     for batch in rows.batches(generators.sampling, epoch, generators.shuffling):
@@ -197,7 +199,7 @@ def _evaluated(
 
 
 class _Means:
-    """Means over rows of named losses. On an accelerator they are looked at once, after the last batch."""
+    """Means over rows of named losses. On an accelerator they are read once, after the last batch."""
 
     def __init__(self, epoch: int, optimizer: Optimizer | None):
         self.epoch, self.optimizer = epoch, optimizer

@@ -30,19 +30,19 @@ class Record:
     sign: int  # 1 where a larger objective is better, -1 where a smaller one is
     n_iter: int = 0
     history: list[float] = field(default_factory=list)  # the objective, for each epoch
-    losses: dict[str, list[float]] = field(default_factory=dict)  # all that steps told, for each epoch
+    losses: dict[str, list[float]] = field(default_factory=dict)  # all that steps returned, for each epoch
     best_value: float | None = None
     n_stale: int = 0  # epochs since the last gain that counts
     converged: bool = False
     ended: bool = False
 
-    def add(self, told: Mapping[str, float], objective: str) -> float:
+    def add(self, losses: Mapping[str, float], objective: str) -> float:
         """One more epoch; by how much the objective became better."""
-        if self.n_iter > 0 and told.keys() != self.losses.keys():
+        if self.n_iter > 0 and losses.keys() != self.losses.keys():
             raise ValueError(
-                f"the losses were {sorted(self.losses)}, now {sorted(told)}; name the same always"
+                f"the losses were {sorted(self.losses)}, now {sorted(losses)}; name the same always"
             )
-        for name, value in told.items():
+        for name, value in losses.items():
             self.losses.setdefault(name, []).append(value)
         self.history.append(self._last(objective))
         self.n_iter += 1
@@ -136,21 +136,28 @@ def _without_prefix(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, N
     return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
 
 
+def _parameters(optimizer: Optimizer | None) -> list[Tensor]:
+    """In the order by which optimisers number them."""
+    groups = [] if optimizer is None else optimizer.param_groups
+    return [parameter for group in groups for parameter in group["params"]]
+
+
 def _optimizer_state(optimizer: Optimizer | None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """What the optimiser remembers of each parameter, named "number.what": tensors, and plain numbers."""
     arrays: dict[str, NDArray[Any]] = {}
     numbers: dict[str, Any] = {}
+    parameters = _parameters(optimizer)
     state = {} if optimizer is None else optimizer.state_dict()["state"]
     for i, remembered in state.items():
         for name, value in remembered.items():
-            if isinstance(value, Tensor):
+            if isinstance(value, Tensor) and value.shape in ((), parameters[i].shape):
                 arrays[f"{i}.{name}"] = value.detach().cpu().numpy()
             elif isinstance(value, bool | int | float):
                 numbers[f"{i}.{name}"] = value
             elif value is not None:
                 raise NotImplementedError(
-                    f"checkpoints cannot hold {name!r} of {type(optimizer).__name__}, which is of type "
-                    f"{type(value).__name__}; choose another optimizer, or train without a checkpoint"
+                    f"checkpoints cannot hold {name!r} of {type(optimizer).__name__}, which is neither a number "
+                    "nor a tensor shaped like its parameter; choose another optimizer, or use no checkpoint"
                 )
     return arrays, numbers
 
@@ -162,7 +169,7 @@ def _set_optimizer_state(
         if arrays or numbers:
             raise ValueError("it has the state of an optimizer, but none was given")
         return
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    parameters = _parameters(optimizer)
     state: dict[int, dict[str, Any]] = {}
     for key, value in {**arrays, **numbers}.items():
         i, _, name = key.partition(".")
