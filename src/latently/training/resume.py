@@ -157,7 +157,7 @@ def _optimizer_state(optimizer: Optimizer | None) -> tuple[dict[str, NDArray[Any
             elif value is not None:
                 raise NotImplementedError(
                     f"checkpoints cannot hold {name!r} of {type(optimizer).__name__}, which is neither a "
-                    "number nor a tensor shaped like its parameter; choose another optimizer, or no checkpoint"
+                    "number nor a tensor shaped like its parameter; choose another optimizer or no checkpoint"
                 )
     return arrays, numbers
 
