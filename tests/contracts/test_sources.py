@@ -14,15 +14,14 @@ import pytest
 import scipy.sparse
 import torch
 
-from latently.core import source
-from latently.core.source import RowWriter, Source, ahead, open_source
+from latently.core.sources import RowWriter, Source, ahead, chunks, open_source, packages
 
 N, D = 1000, 7
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(source, "CHUNK_BYTES", 4096)  # 73 rows of 7 float64
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4096)  # 73 rows of 7 float64
 
 
 def values(dtype="float64", n=N, d=D):
@@ -39,13 +38,13 @@ def frame(X):
 
 def read(opened):
     """All rows; every chunk must be as promised."""
-    chunks = list(opened.chunks())
-    for chunk in chunks:
+    pieces = list(opened.chunks())
+    for chunk in pieces:
         assert type(chunk) is np.ndarray
         assert chunk.ndim == 2 and chunk.shape[0] >= 1 and chunk.shape[1] == opened.n_features
-        assert chunk.nbytes <= source.CHUNK_BYTES or len(chunk) == 1
+        assert chunk.nbytes <= chunks.CHUNK_BYTES or len(chunk) == 1
         assert chunk.flags.c_contiguous and chunk.flags.writeable and chunk.dtype.isnative
-    return np.concatenate(chunks)
+    return np.concatenate(pieces)
 
 
 def assert_gives(opened, X, *, n_rows=True, exact=True):
@@ -132,13 +131,12 @@ def memory_for(reading, folder):
         pytest.skip("reads the memory in use from /proc")
     program = f"""
 import numpy as np
-from latently.core import source
-from latently.core.source import open_source, ahead
+from latently.core.sources import ahead, chunks, open_source
 
 def peak():
     return int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) / 1000
 
-source.CHUNK_BYTES = 2_000_000
+chunks.CHUNK_BYTES = 2_000_000
 if {"parquet" in reading}:  # imports are not counted
     list(open_source("small.parquet").chunks())
 before = peak()
@@ -474,7 +472,7 @@ def test_missing_package(tmp_path, monkeypatch, name, package, extra):
             raise ImportError(module)
         return importlib.import_module(module, *args)
 
-    monkeypatch.setattr(source, "import_module", without)
+    monkeypatch.setattr(packages, "import_module", without)
     (tmp_path / name).write_bytes(b"")
     with pytest.raises(ImportError, match=rf"need {package}: pip install 'latently\[{extra}\]'"):
         open_source(tmp_path / name)
@@ -483,7 +481,7 @@ def test_missing_package(tmp_path, monkeypatch, name, package, extra):
 def test_import_loads_no_optional_library():
     program = (
         "import sys, numpy as np\n"
-        "from latently.core.source import open_source\n"
+        "from latently.core.sources import open_source\n"
         "open_source(lambda: iter([np.ones((2, 2))]))\n"
         "print(*{'pandas', 'pyarrow', 'zarr', 'dask', 'torch', 'sklearn'} & sys.modules.keys())"
     )
@@ -623,9 +621,9 @@ def test_blocks_are_closed_when_the_reading_stops():
         finally:
             events.append("close")
 
-    chunks = open_source(blocks).chunks()
-    next(chunks)
-    chunks.close()
+    reading = open_source(blocks).chunks()
+    next(reading)
+    reading.close()
     assert events == ["open", "close"] * 2
 
 

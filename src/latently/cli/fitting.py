@@ -20,7 +20,7 @@ from latently.cli.preparation import (
 from latently.cli.speaking import counted, shown
 from latently.cli.tables import Reading, open_table, package
 from latently.cli.writing import DESCRIPTION, MODEL, SELECTION, new_folder
-from latently.core.source import open_source
+from latently.core.sources import open_source
 from latently.metrics import clustering_accuracy
 
 MOST_COMPONENTS, MOST_FACTORS = 6, 5  # that are tried where the user says nothing

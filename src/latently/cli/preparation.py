@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from latently.cli.speaking import counted, listed, shown
-from latently.core.source import RowWriter
+from latently.core.sources import RowWriter
 
 IN_MEMORY_BYTES = 256_000_000  # numbers of a table beyond which they stay on disk
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", ".", "missing")  # in small letters

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from latently.backend.namespace import device, double, is_floating, is_native, is_torch, namespace, to_numpy
 from latently.core.data import Data
-from latently.core.source import open_source
+from latently.core.sources import open_source
 
 LARGEST = 1e153  # squares of larger values overflow float64, those of smaller than its inverse vanish
 
