@@ -254,7 +254,7 @@ def test_units_do_not_matter_to_factor_analysis(latently, tmp_path, table):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npy"])
 def test_disk_and_memory_agree(latently, tmp_path, table, kind, monkeypatch):
-    monkeypatch.setattr("latently.cli.tables.CELLS", 100)
+    monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 100)
     path = tmp_path / f"a.{kind}"
     holed = table.mask(np.random.default_rng(0).random(table.shape) < 0.05)
     write = {

@@ -18,9 +18,9 @@ from latently.cli.preparation import (
     survey,
 )
 from latently.cli.speaking import counted, shown
-from latently.cli.tables import Reading, open_table, package
+from latently.cli.tables import Reading, open_table
 from latently.cli.writing import DESCRIPTION, MODEL, SELECTION, new_folder
-from latently.core.sources import open_source
+from latently.core.sources import open_source, package
 from latently.metrics import clustering_accuracy
 
 MOST_COMPONENTS, MOST_FACTORS = 6, 5  # that are tried where the user says nothing
@@ -264,7 +264,7 @@ def _drawn(rows, seed, voice):
 
 
 def _selected(estimator, X, grid, request, voice):
-    package("pandas", "csv", "a choice of sizes")
+    package("pandas", "csv", "choices of sizes")
     if request.criterion == "log_likelihood" and not isinstance(X, np.ndarray):
         raise ValueError(
             "the criterion log_likelihood needs all rows in memory; give --in-memory, or another"

@@ -17,7 +17,8 @@ Rows = NDArray[Any]
 def real_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
     """The dtype in which values of `dtype` are handed on: its own where others can compute with it."""
     if dtype.kind not in "biuf":
-        raise ValueError(f"{name} holds values of type {dtype}; real numbers are needed")
+        why = "; Python objects are not read, because they could run code" if dtype.hasobject else ""
+        raise ValueError(f"{name} holds values of type {dtype}; real numbers are needed{why}")
     kept = dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize in (4, 8))
     return dtype.newbyteorder("=") if kept else np.dtype(np.float64)
 
@@ -30,9 +31,13 @@ def check_shape(shape: tuple[int, ...], name: str) -> None:
         raise ValueError(f"{name} is empty: its shape is {shape}")
 
 
-def rows_in_chunk(n_features: int, dtype: np.dtype[Any], parts: int = 1) -> int:
-    """The number of rows of a chunk, or of one of so many parts of it."""
-    return max(1, CHUNK_BYTES // parts // (n_features * dtype.itemsize))
+def rows_in_chunk(n_features: int, dtype: np.dtype[Any]) -> int:
+    return max(1, CHUNK_BYTES // (n_features * dtype.itemsize))
+
+
+def rows_in_frame(n_columns: int) -> int:
+    """Rows of a data frame: parsing it, and what follows, takes several times the memory of its numbers."""
+    return max(1, CHUNK_BYTES // 8 // (n_columns * 8))
 
 
 def ranges(n_rows: int, step: int) -> Iterator[tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,15 @@ import numpy as np
 from latently.core.sources.blocks import array_like, block_source, looks_like_a_block, of_dask
 from latently.core.sources.delimited import open_delimited
 from latently.core.sources.memmap import memmap_source
-from latently.core.sources.npy import open_npy
+from latently.core.sources.npy import open_npy, open_npz
 from latently.core.sources.parquet import open_parquet
 from latently.core.sources.source import Source
+from latently.core.sources.table import Table, table_source
 from latently.core.sources.zarr import open_zarr, zarr_source
+
+FOLDERS = (".zarr", ".parquet", ".pq")  # that may be folders of files
+_TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".dat")
+ENDINGS = (".npy", ".npz", *FOLDERS, *_TEXT)  # of names of files that can be read
 
 
 def open_source(X: Any) -> Source | None:
@@ -26,7 +31,7 @@ def open_source(X: Any) -> Source | None:
     if isinstance(X, Source):
         return X
     if isinstance(X, str | os.PathLike):
-        return _open_file(Path(os.fspath(X)))
+        return table_source(open_table(X))
     if isinstance(X, np.memmap) and X._mmap is not None:  # type: ignore[attr-defined]
         return memmap_source(X)
     zarr = sys.modules.get("zarr")
@@ -44,24 +49,33 @@ def open_source(X: Any) -> Source | None:
     return block_source(X) if isinstance(X, Iterable) or callable(X) else None
 
 
-def _open_file(path: Path) -> Source:
+def open_table(
+    path: str | os.PathLike[str],
+    *,
+    separator: str | None = None,
+    decimal: str | None = None,
+    header: bool | None = None,
+    array: str | None = None,
+) -> Table:
+    """The table in a file, or in a folder of zarr or Parquet.
+
+    `separator`, `decimal` and `header` are of text and guessed where they are None; `array` is the name of
+    one in an .npz archive.
+    """
+    path = Path(os.fspath(path))
     if not path.exists():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
-    for suffix, opener in _OPENERS.items():
-        if path.name.lower().endswith(suffix):
-            if path.is_dir() and opener not in (open_zarr, open_parquet):
-                raise ValueError(f"{str(path)!r} is a folder, not a {suffix} file")
-            return opener(path)
-    raise ValueError(f"{str(path)!r} is not a kind of file that can be read: {', '.join(_OPENERS)}")
-
-
-_OPENERS: dict[str, Callable[[Path], Source]] = {
-    ".npy": open_npy,
-    ".zarr": open_zarr,
-    ".parquet": open_parquet,
-    ".pq": open_parquet,
-    ".csv": open_delimited,
-    ".csv.gz": open_delimited,
-    ".tsv": open_delimited,
-    ".tsv.gz": open_delimited,
-}
+    ending = next((ending for ending in ENDINGS if path.name.lower().endswith(ending)), None)
+    if ending is None:
+        raise ValueError(f"{str(path)!r} is not a kind of file that can be read: {', '.join(ENDINGS)}")
+    if path.is_dir() and ending not in FOLDERS:
+        raise ValueError(f"{str(path)!r} is a folder, not a {ending} file")
+    if ending == ".npy":
+        return open_npy(path)
+    if ending == ".npz":
+        return open_npz(path, array)
+    if ending == ".zarr":
+        return open_zarr(path)
+    if ending in FOLDERS:
+        return open_parquet(path)
+    return open_delimited(path, separator, decimal, header)

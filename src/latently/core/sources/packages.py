@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 
-def package(name: str, extra: str, files: str) -> Any:
-    """The package, which is not among those that latently always needs."""
+def package(name: str, extra: str, what: str) -> Any:
+    """The package, or one of its modules, which `what` (a plural) need and which may not be installed."""
     try:
         return import_module(name)
     except ImportError as error:
-        package = name.partition(".")[0]
-        raise ImportError(f"{files} files need {package}: pip install 'latently[{extra}]'") from error
+        needed = name.partition(".")[0]
+        raise ImportError(f"{what} need {needed}: pip install 'latently[{extra}]'") from error
 
 
 @contextmanager
-def errors_name(path: Path) -> Iterator[None]:
-    """A reader's own error says which file it was reading."""
+def errors_name(name: str, kind: str) -> Iterator[None]:
+    """A reader's own error says which file it was reading, and as what."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{str(path)!r} cannot be read: {error}") from error
+        raise ValueError(f"{name} cannot be read as {kind}: {error}") from error
