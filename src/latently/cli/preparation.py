@@ -19,6 +19,7 @@ import numpy as np
 from latently.cli.speaking import counted, listed, shown
 from latently.cli.tables import frames_of
 from latently.core.sources import MISSING, RowWriter, numbers_of
+from latently.selection.criteria import CRITERIA
 
 IN_MEMORY_BYTES = 256_000_000  # numbers of a table beyond which they stay on disk
 FORMAT_VERSION = 1
@@ -354,7 +355,7 @@ def _selection(value):
     return (
         isinstance(value, dict)
         and set(value) == {"criterion", "parameters"}
-        and value["criterion"] in ("bic", "aic", "icl", "log_likelihood")
+        and value["criterion"] in CRITERIA
         and _different_texts(value["parameters"])
     )
 
