@@ -17,10 +17,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, LeaveOneOut
 
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, GaussianMixture
-from latently.selection import Selection, select
+from latently.selection import CRITERIA, Selection, select
 from latently.selection.nesting import is_nested, start_from
 
 GRID = {"n_components": [1, 2, 3], "n_factors": [1, 2]}
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def groups(n=90, D=5, seed=0):
@@ -540,3 +541,31 @@ def test_cells_that_are_not_there_are_gaps(X):
     display = select(MFA(n_init=2, tol=1e-6), X, grid, n_jobs=1).plot(Figure().subplots())
     assert display.x_values == [1, 2] and display.y_values == [1, 2]  # nine factors failed
     assert np.isnan(display.groups[""]).tolist() == [[False, False], [False, True]]
+
+
+# -- the table of criteria -------------------------------------------------------------------------------
+
+
+def test_documentation_lists_every_criterion_and_no_other():
+    [choices] = re.findall(r"criterion : \{(.*?)\}", select.__doc__)
+    assert choices.replace('"', "").split(", ") == list(CRITERIA)
+    page = (ROOT / "docs" / "selection.md").read_text(encoding="utf-8")
+    rows = re.findall(r'^\| `"(\w+)"` \|.*\| (\w+) \|$', page, re.M)
+    assert rows == [(name, kind.direction.split()[0]) for name, kind in CRITERIA.items()]
+
+
+def test_the_command_line_lists_every_criterion(capsys):
+    from latently.cli import main
+
+    main(["select", "--help"])
+    text = capsys.readouterr().out
+    assert [name for name in CRITERIA if f"{name}:" not in text] == []
+
+
+def test_criteria_are_known_without_anything_large():
+    program = (
+        "import sys\nfrom latently.selection import CRITERIA\n"
+        "print(*{'numpy', 'sklearn', 'pandas', 'scipy'} & sys.modules.keys(), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.split() == []

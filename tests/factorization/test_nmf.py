@@ -642,7 +642,7 @@ def files(folder, X):
 @every_way
 @pytest.mark.parametrize("init", ["auto", "kmeans"])
 def test_files_and_blocks_are_rows_too(way, init, tmp_path, monkeypatch):
-    monkeypatch.setattr("latently.core.source.CHUNK_BYTES", 600)  # some 12 rows
+    monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 600)  # some 12 rows
     X, _, _, weight = problem(25, N=40, holed=True)
     X[5] = np.nan
     model = NMF(3, max_iter=5, tol=0.0, init=init, random_state=0, alpha_W=1e-3, **WAYS[way])

@@ -4,9 +4,9 @@
     latently score wines new.csv                 # use it on other rows
 
 Here is what surrounds every command: one-line errors, exit codes, Ctrl-C. The other files, in the order of
-the work: `commands` (what there is to type), `models`, `tables` and `delimited` (reading), `preparation`
-(from a table to numbers), `fitting`, `using`, `writing` and `demo`; `speaking` is the voice of all. Whatever
-needs NumPy is imported inside commands, so that `latently --help` is quick.
+the work: `commands` (what there is to type), `models`, `tables` and `images` (reading), `preparation` (from a
+table to numbers), `fitting`, `using`, `writing` and `demo`; `speaking` is the voice of all. Whatever needs
+NumPy is imported inside commands, so that `latently --help` is quick.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from latently.cli.speaking import listed, one_line, shown
-from latently.cli.tables import package
+from latently.core.sources import package
 
 MODEL, DESCRIPTION, SELECTION, REPORT = "model.latently", "description.json", "selection.csv", "report.html"
 DATA = "data.csv"  # of the demo
@@ -164,8 +164,8 @@ def _print(text):
 
 def _parquet_writer(path):
     pyarrow, parquet = (
-        package("pyarrow", "parquet", "Parquet"),
-        package("pyarrow.parquet", "parquet", "Parquet"),
+        package("pyarrow", "parquet", ".parquet files"),
+        package("pyarrow.parquet", "parquet", ".parquet files"),
     )
     opened = []
 

@@ -11,7 +11,7 @@ import numpy as np
 from latently.backend.namespace import Array, like, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.frame import Frame
-from latently.core.source import RowWriter, ahead
+from latently.core.sources import RowWriter, ahead
 from latently.core.sweep import LocalSweep
 
 

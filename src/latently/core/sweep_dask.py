@@ -35,7 +35,7 @@ from latently.backend.namespace import Array, to_numpy
 from latently.core.block import Block
 from latently.core.data import Data
 from latently.core.frame import Frame
-from latently.core.source import Rows, RowWriter, _numbers, _real, ahead
+from latently.core.sources import Rows, RowWriter, ahead, block_numbers, real_dtype
 from latently.core.sweep import LocalSweep
 from latently.core.tree import add
 
@@ -231,7 +231,7 @@ def _described(X: Any) -> tuple[int, list[str] | None, np.dtype[Any], list[int] 
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead; reshape X to rows and features")
     names, counts = None, None
     if is_array:
-        dtype = _real(X.dtype, "X")
+        dtype = real_dtype(X.dtype, "X")
         if np.isnan(X.shape[1]):
             raise ValueError("the number of columns of X is not known; X.compute_chunk_sizes() finds it out")
         counts = None if any(map(np.isnan, X.chunks[0])) else [int(n) for n in X.chunks[0]]
@@ -375,10 +375,10 @@ def _rows_of_partition(partition: Any, name: str, n_features: int, n_rows: int |
         raise ValueError(f"{name} should have {n_rows} rows but has {n_found}")
     if n_found == 0:
         return np.zeros((0, n_features))
-    rows = _numbers(partition, name)[1]
+    rows = block_numbers(partition, name)[1]
     if rows.shape[1] != n_features:
         raise ValueError(f"{name} should have {n_features} columns but has {rows.shape[1]}")
-    return np.ascontiguousarray(rows, dtype=_real(rows.dtype, name))
+    return np.ascontiguousarray(rows, dtype=real_dtype(rows.dtype, name))
 
 
 def _block(X: Rows, fields: tuple[Array | None, ...]) -> Block:

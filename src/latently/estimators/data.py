@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from latently.backend.namespace import device, double, is_floating, is_native, is_torch, namespace, to_numpy
 from latently.core.data import Data
-from latently.core.source import open_source
+from latently.core.sources import open_source
 from latently.estimators.checks import LARGEST, check_weights
 
 

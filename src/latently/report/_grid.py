@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from latently.selection.result import CRITERIA, Criterion
+from latently.selection import CRITERIA, Criterion
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def grid_of(selection):
 
 def _criterion_of(ranked):
     """The criterion that is consistent with the ranks."""
-    for criterion in (CRITERIA[name] for name in ("log_likelihood", "bic", "icl", "aic")):
+    for criterion in sorted(CRITERIA.values(), key=lambda each: each.held_out is None):  # a column by choice
         if criterion.column in ranked:
             steps = np.diff(ranked[criterion.column].to_numpy(dtype=float))
             if np.all(steps <= 0 if criterion.higher_is_better else steps >= 0):
@@ -68,7 +68,7 @@ def _display(ranked, parameters, criterion):
         from latently.plots.selection import SelectionDisplay
     except ImportError:  # matplotlib is not needed otherwise
         return None
-    error = "held_out_standard_error" if criterion.higher_is_better else None
+    error = "held_out_standard_error" if criterion.held_out else None
     return SelectionDisplay(
         ranked,
         parameters,

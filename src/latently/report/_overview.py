@@ -24,6 +24,7 @@ from latently.report._parts import (
     table,
     words,
 )
+from latently.selection.criteria import OF_ALL_ROWS
 
 _MOST_MODELS = 12
 _MOST_LINES = 15  # of a table that is not folded
@@ -201,9 +202,9 @@ def numbers_of(facts):
     if facts.n_parameters is not None:
         yield "free parameters", count(facts.n_parameters)
     if not facts.is_classifier and facts.scores is not None and facts.score_name == "log density":
-        for name in ("bic", "aic", "icl"):
-            if hasattr(m, name):
-                yield f"{name.upper()} (lower is better)", number(facts.asked(name))
+        for criterion in OF_ALL_ROWS:
+            if hasattr(m, criterion.name):
+                yield f"{criterion.label} ({criterion.direction})", number(facts.asked(criterion.name))
     if getattr(m, "n_iter_", 0):
         yield "iterations of the fit", f"{count(m.n_iter_)}, {'' if facts.converged else 'not '}converged"
     if facts.share_predicted_right is not None:

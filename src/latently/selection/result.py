@@ -5,27 +5,10 @@ from __future__ import annotations
 import base64
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
 
+from latently.selection.criteria import CRITERIA, OF_ALL_ROWS
 
-class Criterion(NamedTuple):
-    column: str
-    label: str
-    higher_is_better: bool
-
-    @property
-    def direction(self):
-        return "higher is better" if self.higher_is_better else "lower is better"
-
-
-CRITERIA = {
-    "bic": Criterion("bic", "BIC", False),
-    "aic": Criterion("aic", "AIC", False),
-    "icl": Criterion("icl", "ICL", False),
-    "log_likelihood": Criterion("held_out_log_likelihood", "held-out log-likelihood per row", True),
-    "entries": Criterion("held_out_error", "squared error per held-out entry", False),
-}
-_OF_LIKELIHOODS = ("log_likelihood", "n_parameters", "bic", "aic", "icl")
+_OF_LIKELIHOODS = ("log_likelihood", "n_parameters", *(criterion.column for criterion in OF_ALL_ROWS))
 _SHOWN = 5  # models listed by repr
 
 _STYLE = """
@@ -163,13 +146,12 @@ class Selection:
             from latently.plots.selection import SelectionDisplay
         except ImportError as error:
             raise ImportError("plots need matplotlib: pip install 'latently[plots]'") from error
-        column, label, higher_is_better = self._kind
         return SelectionDisplay(
             self.table_[self.table_["rank"].notna()],
             self._parameters,
-            column,
-            label=label,
-            higher_is_better=higher_is_better,
+            self._kind.column,
+            label=self._kind.label,
+            higher_is_better=self._kind.higher_is_better,
             error_column="held_out_standard_error" if "held_out_standard_error" in self.table_ else None,
         )
 

@@ -36,17 +36,15 @@ from latently.estimators.checks import (
 from latently.estimators.criteria import information_criteria
 from latently.estimators.data import is_dask
 from latently.estimators.randomness import as_random_state
+from latently.selection.criteria import CRITERIA, DEFAULT, OF_ALL_ROWS, listed
 from latently.selection.nesting import is_nested, start_from
-from latently.selection.result import CRITERIA, Selection, cell_name
+from latently.selection.result import Selection, cell_name
 
 _NEEDED = ("fit", "get_params")
-_OF_LIKELIHOODS = ("score_samples", "score", "predict_proba", "n_parameters")
 _COLUMNS = {
     "log_likelihood": "float64",
     "n_parameters": "Int64",  # the nullable integer type of pandas
-    "bic": "float64",
-    "aic": "float64",
-    "icl": "float64",
+    **{criterion.column: "float64" for criterion in OF_ALL_ROWS},
     "n_iter": "Int64",
     "converged": "boolean",
 }
@@ -59,7 +57,7 @@ def select(
     estimator,
     X,
     grid,
-    criterion="bic",
+    criterion=DEFAULT,
     n_jobs=None,
     *,
     cv=5,
@@ -117,7 +115,8 @@ def select(
     """
     pandas = _pandas()
     check_choice("criterion", criterion, CRITERIA)
-    _check_estimator(estimator, criterion)
+    kind = CRITERIA[criterion]
+    _check_estimator(estimator, kind)
     check_flag("warm_starts", warm_starts)
     check_seed("random_state", random_state)
     if not isinstance(verbose, (bool, np.bool_)):
@@ -126,7 +125,7 @@ def select(
     cells = _checked_cells(estimator, grid)
     seed = random_state if isinstance(random_state, Integral) else _drawn_seed(random_state)
     X = np.asarray(X) if isinstance(X, (list, tuple)) else X
-    parts = [None, *_held_out_parts(criterion, cv, X, seed)]
+    parts = [None, *_held_out_parts(kind, cv, X, seed)]
     if sample_weight is not None:
         sample_weight = check_weights(sample_weight, _row_count(X))
 
@@ -135,7 +134,7 @@ def select(
     if warm_starts:
         search.mend()
     search.complain()
-    table = pandas.DataFrame(search.rows(CRITERIA[criterion].column)).astype(_COLUMNS)
+    table = pandas.DataFrame(search.rows(kind.column)).astype(_COLUMNS)
     return Selection(criterion, table, cells, [search.fits[cell, 0].model for cell in range(len(cells))])
 
 
@@ -153,14 +152,13 @@ def _pandas():
 def _check_estimator(estimator, criterion):
     if isinstance(estimator, type):
         raise TypeError(f"estimator must be an object, not a class; write {estimator.__name__}()")
-    by_entries = criterion == "entries"
-    needed = _NEEDED + (("impute",) if by_entries else _OF_LIKELIHOODS)
-    missing = [name for name in needed if not hasattr(estimator, name)]
+    missing = [name for name in _NEEDED if not hasattr(estimator, name)] + criterion.lacking(estimator)
     if missing:
-        kind = "fill in what is missing, such as NMF()" if by_entries else "be a mixture, such as MFA()"
-        cure = "" if by_entries or not hasattr(estimator, "impute") else "; choose criterion='entries'"
+        others = [repr(other.name) for other in CRITERIA.values() if other.serves(estimator)]
+        cure = f"; choose criterion={listed(others)}" if others else ""
         raise TypeError(
-            f"estimator must {kind}, but {type(estimator).__name__} has no {' and no '.join(missing)}{cure}"
+            f"estimator must {criterion.estimator}, but {type(estimator).__name__} has no "
+            f"{' and no '.join(missing)}{cure}"
         )
     if getattr(estimator, "checkpoint", None) is not None:
         raise ValueError("estimator has a checkpoint, which all fits would share; set checkpoint=None")
@@ -207,21 +205,17 @@ def _drawn_seed(random_state):
 
 def _held_out_parts(criterion, cv, X, seed):
     """Held-out rows or entries of each fold."""
-    if criterion == "log_likelihood":
-        _check_can_be_taken("rows", criterion, X)
-        return list(_folds(cv, X.shape[0], seed))
-    if criterion == "entries":
-        _check_can_be_taken("entries", criterion, X)
-        return _hidden_entries(cv, X, seed)
-    return []
-
-
-def _check_can_be_taken(what, criterion, X):
+    if criterion.held_out is None:
+        return []
     if is_dask(X) or issparse(X) or not (hasattr(X, "shape") and hasattr(X, "__getitem__")):
+        others = listed([repr(other.name) for other in OF_ALL_ROWS])
         raise TypeError(
-            f"criterion={criterion!r} needs to index {what} of X, which {type(X).__name__} does not "
-            "support; give an array or a data frame, or choose 'bic', 'aic' or 'icl'"
+            f"criterion={criterion.name!r} needs to index {criterion.held_out} of X, which "
+            f"{type(X).__name__} does not support; give an array or a data frame, or choose {others}"
         )
+    return (
+        list(_folds(cv, X.shape[0], seed)) if criterion.held_out == "rows" else _hidden_entries(cv, X, seed)
+    )
 
 
 def _folds(cv, count, seed):
@@ -341,7 +335,7 @@ def _fitted_without_entries(model, X, weight, hidden):
 
 
 def _has_likelihood(model):
-    return all(hasattr(model, name) for name in _OF_LIKELIHOODS)
+    return all(criterion.serves(model) for criterion in OF_ALL_ROWS)
 
 
 def criteria(model, X, weight=None):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from latently.backend.namespace import Array, is_native, is_sparse, is_torch, like, namespace, to_numpy
 from latently.core.data import Data
-from latently.core.source import open_source
+from latently.core.sources import open_source
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
