@@ -16,6 +16,7 @@ import sys
 import threading
 import traceback
 from contextlib import contextmanager
+from typing import Any
 
 USAGE, TROUBLE, INTERRUPTED = 2, 1, 130
 
@@ -54,7 +55,9 @@ def main(arguments=None):
         return _failed(
             f"the command line needs {error.name}: pip install 'latently[cli]'", TROUBLE, arguments
         )
-    usage_error = BadParameter.__base__  # typer does not export it, and versions differ in where it lives
+    usage_error: Any = (
+        BadParameter.__base__
+    )  # typer does not export it, and versions differ in where it lives
     try:
         with _interruptible():
             return app(arguments, prog_name="latently", standalone_mode=False) or 0

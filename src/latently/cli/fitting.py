@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -150,7 +151,8 @@ def _agreement(model, rows, labels):
 
 def chunks_of(X):
     """Rows in memory or on disk, some at a time."""
-    return [X] if isinstance(X, np.ndarray) else open_source(X).chunks()
+    source: Any = X if isinstance(X, np.ndarray) else open_source(X)
+    return [source] if isinstance(source, np.ndarray) else source.chunks()
 
 
 def _check_labels(request, model, name, found, voice):

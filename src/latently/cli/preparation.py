@@ -72,7 +72,7 @@ class Survey:
         self.least, self.most = np.full(n, np.inf), np.full(n, -np.inf)
         self.counts_rows = np.ones(n, dtype=bool)  # whether each value is one more than that above it
         self.last = np.full(n, np.nan)
-        self.examples = [None] * n
+        self.examples: list[str | None] = [None] * n
 
     def add(self, frame, limit):
         """Takes the next rows; their numbers are kept as long as there are no more bytes than `limit`."""
@@ -82,7 +82,7 @@ class Survey:
             codes = [-1 if text is None else self.labels.setdefault(text, len(self.labels)) for text in texts]
             self.codes.append(np.array(codes, dtype=np.int64))
         for place in np.flatnonzero(is_text.any(axis=0) & (self.n_text == 0)):
-            self.examples[place] = str(frame.iloc[int(np.argmax(is_text[:, place])), place])
+            self.examples[int(place)] = str(frame.iloc[int(np.argmax(is_text[:, place])), place])
         self.n_text += is_text.sum(axis=0)
         self._add_numbers(values)
         self.n_rows += len(values)
@@ -174,7 +174,7 @@ def chosen_columns(found, table, *, columns=(), without=(), voice):
 def _places(patterns, names):
     """Columns that are named, by name or pattern, in one text or several, with commas between them."""
     by_name = {name: place for place, name in enumerate(names)}
-    places = {}
+    places: dict[int, None] = {}
     for pattern in patterns:
         for part in [pattern] if pattern in by_name else pattern.split(","):
             part = part if part in by_name else part.strip()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -260,7 +261,8 @@ def report(folder, data, reading, missing, voice, *, output, force):
     record = folder.record
     label = record.label if record.label in later.table.columns else None
     rng = np.random.default_rng(record.seed)
-    rows, labels, names, keys, n_rows = [], [], [], [], 0
+    labels: list[Any] = []
+    rows, names, keys, n_rows = [], [], [], 0
     for frame, values, _ in later.frames(voice, [] if label is None else [label]):
         n_rows += len(frame)
         rows.append(values)

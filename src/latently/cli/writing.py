@@ -12,6 +12,7 @@ import shutil
 import sys
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from latently.cli.speaking import listed, one_line, shown
 from latently.core.sources import package
@@ -167,7 +168,7 @@ def _parquet_writer(path):
         package("pyarrow", "parquet", ".parquet files"),
         package("pyarrow.parquet", "parquet", ".parquet files"),
     )
-    opened = []
+    opened: list[Any] = []
 
     def write(frame, first):
         if frame is None:

@@ -218,7 +218,7 @@ def _checked_axes(axes, n_factors):
         raise ValueError(
             f"LatentDisplay needs a model with at least two factors, but this one has {n_factors}"
         )
-    right = len(axes) == 2 and all(isinstance(axis, Integral) and 0 <= axis < n_factors for axis in axes)
+    right = len(axes) == 2 and all(isinstance(axis, Integral) and 0 <= int(axis) < n_factors for axis in axes)
     if not right or axes[0] == axes[1]:
         raise ValueError(f"axes must be two different factors from 0 to {n_factors - 1}, not {axes}")
     return axes

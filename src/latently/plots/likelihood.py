@@ -109,7 +109,7 @@ class LikelihoodDisplay:
         for (name, values), colour in zip(
             self.log_densities.items(), colours(len(self.log_densities)), strict=True
         ):
-            label = f"{name}: {100 * self.accepted[name]:.3g} % accepted" if rejects else name
+            label: str | None = f"{name}: {100 * self.accepted[name]:.3g} % accepted" if rejects else name
             label = None if not rejects and len(self.log_densities) == 1 else label
             share = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0] / len(values)
             ax.stairs(share, edges, fill=True, color=colour, alpha=0.3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from itertools import cycle
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -64,17 +65,19 @@ class SelectionDisplay:
         self.x_name = numeric[0] if numeric else most
         self.y_name = numeric[1] if len(numeric) > 1 else None
         self.x_values = values[self.x_name]
-        self.y_values = None if self.y_name is None else values[self.y_name]
+        self.y_values = [] if self.y_name is None else values[self.y_name]
         others = [name for name in varying if name not in (self.x_name, self.y_name)]
 
         shape = (len(self.x_values),) if self.y_name is None else (len(self.y_values), len(self.x_values))
-        self.groups, self.errors, self.best = {}, {}, None
+        self.groups: dict[str, Any] = {}
+        self.errors: dict[str, Any] = {}
+        self.best: Any = None
         sign = 1 if higher_is_better else -1
         for row in table.to_dict("records"):
             group = ", ".join(f"{name} = {row[name]}" for name in others)
             scores = self.groups.setdefault(group, np.full(shape, np.nan))
             errors = self.errors.setdefault(group, np.zeros(shape))
-            at = (_position(self.x_values, row[self.x_name]),)
+            at: tuple[Any, ...] = (_position(self.x_values, row[self.x_name]),)
             at = at if self.y_name is None else (_position(self.y_values, row[self.y_name]), *at)
             if (
                 not sign * row[column] <= sign * scores[at]

@@ -10,6 +10,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -223,10 +224,9 @@ class Facts:
     @cached_property
     def _of_known_class(self):
         """(n,) whether a row has a label."""
-        names = self.classes.names
-        return (
-            self.classes.codes != names.index(NO_LABEL) if NO_LABEL in names else np.full(len(self.X), True)
-        )
+        classes: Any = self.classes
+        names = classes.names
+        return classes.codes != names.index(NO_LABEL) if NO_LABEL in names else np.full(len(self.X), True)
 
     @cached_property
     def share_predicted_right(self):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -164,15 +165,15 @@ def in_words(facts):
     if facts.has_groups and facts.groups.noun == "component":
         K = len(facts.groups.names)
         yield f"Each row comes from one of {K} components, whose weights are estimated."
-    q = getattr(m, "n_factors", None)
-    if isinstance(q, Integral) and q > 0:
+    q: Any = getattr(m, "n_factors", None)
+    if isinstance(q, Integral) and int(q) > 0:
         factors = several(q, "factor")
         if facts.each_has_its_own_factors:
             yield f"Each component has its own {factors}: directions of correlated variation of its rows."
         elif hasattr(facts.flat, "latent_means_"):
             yield f"All components share {factors}, and each component is a Gaussian in the space of these."
         else:
-            yield f"{factors.capitalize()} {'explain' if q > 1 else 'explains'} the correlations of features."
+            yield f"{factors.capitalize()} {'explain' if int(q) > 1 else 'explains'} the correlations of features."
     if getattr(m, "covariance_type", None) in _COVARIANCES:
         yield _COVARIANCES[m.covariance_type]
     if facts.loadings is not None and facts.loadings.noun == "part":
@@ -234,7 +235,7 @@ def selection(grid):
     columns = [*grid.parameters, "n_parameters", "log_likelihood"]
     columns += [] if grid.criterion.column in columns else [grid.criterion.column]
     heads = [label if name == grid.criterion.column else str(name).replace("_", " ") for name in columns]
-    lines = []
+    lines: list[Any] = []
     for row in grid.table.head(_MOST_MODELS).to_dict("records"):
         cells = [element("td", _cell(row[name]), class_="number") for name in columns]
         lines.append(element("tr", *cells, class_=None if lines else "best"))

@@ -8,13 +8,15 @@ two: the likelihood is then about the same, and EM never decreases it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from latently.backend.linalg import root
 from latently.backend.namespace import to_numpy
 
 _SIZES = ("n_components", "n_factors")
-_SPECIAL_CASES = {  # pairs of a value and a more general one
+_SPECIAL_CASES: dict[str, set[tuple[Any, Any]]] = {  # pairs of a value and a more general one
     "shared_noise": {(True, False)},
     "noise": {("isotropic", "diagonal")},
     "covariance_type": {("spherical", "diag"), ("spherical", "full"), ("diag", "full"), ("tied", "full")},

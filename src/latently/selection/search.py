@@ -230,7 +230,7 @@ def _hidden_entries(cv, X, seed):
     """Masks (N, D) of the held-out entries of each fold; every feature keeps observed entries."""
     observed = ~np.isnan(numbers_of(X))
     entries = np.flatnonzero(observed)
-    if isinstance(cv, Integral) and len(entries) < cv:
+    if isinstance(cv, Integral) and len(entries) < int(cv):
         raise ValueError(f"X has {len(entries)} entries, too few for cv={cv} folds")
     masks = []
     for _, others in _folds(cv, len(entries), seed):
@@ -284,7 +284,7 @@ def fit_one(estimator, params, start, X, weight, part, home):
     """
     began = time.perf_counter()
     abroad = os.getpid() != home
-    recording = warnings.catch_warnings(record=True) if abroad else nullcontext([])
+    recording: Any = warnings.catch_warnings(record=True) if abroad else nullcontext([])
     with recording as caught, one_blas_thread(), _openmp().limit(limits=1):
         if abroad:
             warnings.simplefilter("always", UserWarning)
@@ -366,8 +366,9 @@ class _Search:
         self.params = [{**seeded, **cell} for cell in self.cells]  # parameters of the clone of each cell
         self.complete = [{**own, **params} for params in self.params]
         self.fits = {}  # by indices of cell and part
-        self.refits, self.seconds = Counter(), Counter()  # by cell
-        self.warned = Counter()  # by category and text
+        self.refits: Counter[int] = Counter()  # by cell
+        self.seconds: Counter[int] = Counter()  # by cell
+        self.warned: Counter[Any] = Counter()  # by category and text
 
     def fit_all(self):
         """Fit every cell and part."""
@@ -385,7 +386,7 @@ class _Search:
             cell: [other for other in good if is_nested(self.complete[other], self.complete[cell])]
             for cell in good
         }
-        attempts = Counter()
+        attempts: Counter[Any] = Counter()
         while True:
             starts, origins = {}, {}
             for (cell, part), fit in self.fits.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Annotated, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -89,7 +89,9 @@ class ReadOptions:
 
     def reading(self, resize=None, colour=False):
         """The same, checked."""
-        separator = {"\\t": "\t", "tab": "\t", "space": r"\s+"}.get(self.separator, self.separator)
+        separator = self.separator
+        if separator is not None:
+            separator = {"\\t": "\t", "tab": "\t", "space": r"\s+"}.get(separator, separator)
         if separator is not None and ((len(separator) != 1 and separator != r"\s+") or separator in '"\n\r'):
             raise typer.BadParameter(
                 f"it is one character, tab or space, not {shown(separator)}", param_hint="--separator"
@@ -204,7 +206,8 @@ class AnswerOptions:
 
 def with_options(command):
     """The command as typer takes it: in place of each record, the options in it."""
-    parameters, records = [], {}
+    parameters: list[inspect.Parameter] = []
+    records: dict[str, Any] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         record = parameter.annotation
         if not is_dataclass(record):
@@ -230,6 +233,6 @@ def with_options(command):
         }
         return command(**given, **made)
 
-    run.__signature__ = inspect.Signature(parameters)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
