@@ -540,3 +540,13 @@ def test_noisy_seeds(monkeypatch):
     assert data.name == "noisy_seeds" and "30 uniform noise features" in data.description
     assert load_noisy_seeds(2, random_state=0).X.shape == (210, 9)
     assert np.array_equal(data.X, load_noisy_seeds(random_state=0).X)
+
+
+@pytest.mark.parametrize("load", [load_three_gaussians, load_two_mode_class, load_bars])
+def test_generators_take_every_kind_of_seed(load):
+    """The same seed gives the same rows, and a generator that is passed on gives others."""
+    one, again = (load(random_state=np.random.default_rng(3)).X for _ in range(2))
+    np.testing.assert_array_equal(one, again)
+    rng = np.random.default_rng(3)
+    np.testing.assert_array_equal(load(random_state=rng).X, one)
+    assert not np.array_equal(load(random_state=rng).X, one)

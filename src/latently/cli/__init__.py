@@ -57,7 +57,7 @@ def main(arguments=None):
         )
     usage_error: Any = (
         BadParameter.__base__
-    )  # typer does not export it, and versions differ in where it lives
+    )  # typer does not export it, and its place differs by version
     try:
         with _interruptible():
             return app(arguments, prog_name="latently", standalone_mode=False) or 0

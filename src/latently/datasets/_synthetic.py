@@ -21,7 +21,7 @@ def load_three_gaussians(n_samples=300, *, random_state=None):
     ----------
     n_samples : int, default=300
         Total number of rows; if it is not divisible by 3, the first Gaussians get one more.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
@@ -50,7 +50,7 @@ def load_three_gaussians(n_samples=300, *, random_state=None):
     )
     sizes = _even_sizes(n_samples, 3)
     return Bunch(
-        X=_gaussians(means, covariances, sizes, check_random_state(random_state)),
+        X=_gaussians(means, covariances, sizes, _random_state(random_state)),
         y=np.repeat(np.arange(3), sizes),
         weights=sizes / n_samples,
         means=means,
@@ -73,7 +73,7 @@ def load_two_mode_class(n_samples=400, *, n_noise_features=30, random_state=None
     n_samples : int, default=400
         Total number of rows, half of them of each class; the source does not state the number.
     n_noise_features : int, default=30
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
@@ -105,7 +105,7 @@ def load_two_mode_class(n_samples=400, *, n_noise_features=30, random_state=None
     covariances = np.array([small * np.eye(2), small * np.eye(2), class_covariances[1]])
     sizes = _even_sizes(n_samples, 2)
     sizes = np.array([*_even_sizes(sizes[0], 2), sizes[1]])
-    rng = check_random_state(random_state)
+    rng = _random_state(random_state)
     plane = _gaussians(means, covariances, sizes, rng)
     return Bunch(
         X=with_noise_features(plane, n_noise_features, distribution="normal", random_state=rng),
@@ -137,7 +137,7 @@ def load_bars(size=4, n_samples=1000, *, probability=0.3, weight=10.0, backgroun
         The expected count of a pixel of a bar.
     background : float, default=0
         Contribution of every bar to the pixels outside of it.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
@@ -166,7 +166,7 @@ def load_bars(size=4, n_samples=1000, *, probability=0.3, weight=10.0, backgroun
     for i in range(size):
         own[0, i, i, :] = own[1, i, :, i] = True
     components = np.where(own.reshape(2 * size, size**2), float(weight), float(background))
-    rng = check_random_state(random_state)
+    rng = _random_state(random_state)
     codes = (rng.uniform(size=(n_samples, 2 * size)) < probability).astype(np.float64)
     return Bunch(
         X=rng.poisson(codes @ components).astype(np.float64),
@@ -185,7 +185,7 @@ def load_noisy_seeds(n_noise_features=30, *, random_state=None, data_home=None):
     Parameters
     ----------
     n_noise_features : int, default=30
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
         Seed of the noise.
     data_home : str or path, optional
         As for `load`.
@@ -223,7 +223,7 @@ def with_noise_features(
         Range of the uniform noise.
     scale : float, default=1
         Standard deviation of the normal noise, whose mean is 0.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
@@ -238,7 +238,7 @@ def with_noise_features(
     X = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
     check_scalar(n_features, "n_features", Integral, min_val=0)
     shape = (len(X), n_features)
-    rng = check_random_state(random_state)
+    rng = _random_state(random_state)
     if distribution == "uniform":
         if not (np.isfinite([low, high]).all() and low < high):
             raise ValueError(f"low must be less than high, both finite, but they are {low!r} and {high!r}")
@@ -263,3 +263,10 @@ def _gaussians(means, covariances, sizes, rng):
 def _even_sizes(n_samples, n_parts):
     check_scalar(n_samples, "n_samples", Integral, min_val=1)
     return np.array([len(part) for part in np.array_split(np.arange(n_samples), n_parts)])
+
+
+def _random_state(seed):
+    """A RandomState of any seed that users pass, a Generator among them."""
+    if isinstance(seed, np.random.Generator):
+        return np.random.RandomState(seed.integers(2**32, size=4, dtype=np.uint32))
+    return check_random_state(seed)

@@ -173,7 +173,8 @@ def in_words(facts):
         elif hasattr(facts.flat, "latent_means_"):
             yield f"All components share {factors}, and each component is a Gaussian in the space of these."
         else:
-            yield f"{factors.capitalize()} {'explain' if int(q) > 1 else 'explains'} the correlations of features."
+            explain = "explain" if int(q) > 1 else "explains"
+            yield f"{factors.capitalize()} {explain} the correlations of features."
     if getattr(m, "covariance_type", None) in _COVARIANCES:
         yield _COVARIANCES[m.covariance_type]
     if facts.loadings is not None and facts.loadings.noun == "part":

@@ -90,7 +90,7 @@ def select(
         `random_state`, or a scikit-learn splitter.
     sample_weight : array-like of shape (n_samples,), optional
         Weight of each row, in fits and in the criteria.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
         Passed to the estimator if its own is None, the same for every cell.
     warm_starts : bool, default=True
         Whether to refit a cell if a cell nested in it (for example with fewer components) has a higher
