@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import latently
 from latently.datasets import load_bars
 from latently.factorization import BNMF, BinarySparseCoding
-from latently.mixture._engine import for_method
+from latently.estimators.rows import for_method, rows_of
 from tests.oracles import bnmf as oracle
 
 EXACT = {"accelerate": None, "tol": 0.0}  # max_iter=n is exactly n EM steps
@@ -96,7 +96,7 @@ def chosen(kernel, density, frame, block):
 def candidates(X, theta, n):
     """The units of each row that may be on, as the library chose them: the oracle says if well."""
     W, _, variance = theta
-    found = known(theta, truncation=1, candidates=n)._rows_of(X, chosen)
+    found = rows_of(known(theta, truncation=1, candidates=n), X, chosen)
     for y, row in zip(np.nan_to_num(X), found, strict=True):
         if variance is None:  # of which most is there
             score = [sum(min(a, b) for a, b in zip(y, w, strict=True)) / sum(w) for w in W]

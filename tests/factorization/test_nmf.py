@@ -18,8 +18,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latently
 from latently.factorization import NMF
-from latently.factorization._alternation import _cheapest_scale
-from latently.factorization._nonnegative import descended
+from latently.distributions.nonnegative import descended
+from latently.factorization.sweeps import cheapest_scale
 from tests.oracles import nmf as oracle
 
 WAYS = {
@@ -160,8 +160,8 @@ def test_a_sweep_that_leads_up_is_taken_again_with_exponent_one(way, monkeypatch
     X, S, A, _ = problem(4, N=12, D=8, r=4)
     quick, plain = (started(S, A, way, max_iter=200, tol=0.0, accelerate=a).fit(X) for a in ("auto", None))
     assert quick.history_[100] < plain.history_[100]
-    monkeypatch.setattr("latently.factorization._alternation._LARGEST_EXPONENT", 5.0)
-    monkeypatch.setattr("latently.factorization._alternation._GROWTH_OF_EXPONENT", 5.0)
+    monkeypatch.setattr("latently.core.alternation._LARGEST_EXPONENT", 5.0)
+    monkeypatch.setattr("latently.core.alternation._GROWTH_OF_EXPONENT", 5.0)
     ours = started(S, A, way, max_iter=30, tol=0.0).fit(X)
     assert ours.n_passes_ > ours.n_iter_ + 5
     assert np.diff(ours.history_).max() <= 1e-12 * level(X)
@@ -389,11 +389,11 @@ def test_penalties_of_both_factors_balance_after_every_sweep(way, accelerate):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_cheapest_scale(seed):
+def test_thecheapest_scale(seed):
     terms = np.random.default_rng(seed).gamma(0.3, size=(4, 20))
     terms[0, :4] = terms[2, :4] = 0.0
     cost = lambda c: terms[0] * c + terms[1] * c**2 / 2 + terms[2] / c + terms[3] / c**2 / 2
-    best = _cheapest_scale(*terms)
+    best = cheapest_scale(*terms)
     for other in (0.5, 0.99, 1.01, 2.0):
         assert np.all(cost(best) <= cost(other * best) * (1 + 1e-12))
 
@@ -870,10 +870,10 @@ def test_callbacks_and_progress(way, capsys):
     settings = {"tol": 0.0, "callbacks": [stop_at_third], "random_state": 0, "n_init": 2, **WAYS[way]}
     ours = NMF(2, verbose=1, **settings).fit(X)
     assert len(told) == 3 and ours.n_iter_ == 2  # the start is told of, too
-    assert np.all(np.diff(told) > 0) and told[-1] < 0
-    np.testing.assert_allclose(ours.history_[-1] / ours.history_[0], told[-1] / told[1], rtol=1e-9)
+    assert np.all(np.diff(told) < 0) and told[-1] > 0
+    np.testing.assert_array_equal(ours.history_, told[1:])
     shown = "".join(capsys.readouterr())
-    assert "NMF" in shown and "part" in shown
+    assert "NMF" in shown and "cost" in shown
 
 
 @every_way
@@ -884,7 +884,7 @@ def test_an_interrupted_fit_is_fitted_so_far(way):
         if iteration.number == 3:
             raise KeyboardInterrupt
 
-    with pytest.warns(ConvergenceWarning, match="interrupted; it is fitted as far as sweep 3"):
+    with pytest.warns(ConvergenceWarning, match="interrupted; it is fitted as far as iteration 3"):
         ours = NMF(2, tol=0.0, callbacks=[interrupt], random_state=0, **WAYS[way]).fit(X)
     expected = NMF(2, tol=0.0, max_iter=3, random_state=0, **WAYS[way]).fit(X)
     np.testing.assert_allclose(ours.components_, expected.components_)
@@ -892,7 +892,7 @@ def test_an_interrupted_fit_is_fitted_so_far(way):
 
 def test_a_fit_that_does_not_converge_warns():
     X = problem(38, N=30)[0]
-    with pytest.warns(ConvergenceWarning, match="max_iter=2 sweeps; raise max_iter or tol"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 iterations; raise max_iter or tol"):
         NMF(3, max_iter=2, tol=1e-9, random_state=0).fit(X)
     assert NMF(3, tol=1e-2, random_state=0).fit(X).converged_
 

@@ -305,10 +305,6 @@ class BinaryCauses(Kernel):
             sum_square=square,
         )
 
-    def stats(self, density: CauseDensity, sums: CauseSums) -> CauseSums:
-        """The sums are the statistics already."""
-        return sums
-
     def m_step(self, stats: CauseSums, params: CauseParams) -> CauseParams:
         weights = self.noise.weights(self, stats, params)
         variance = self.noise.variance(self, stats, weights, params)
@@ -344,9 +340,6 @@ class BinaryCauses(Kernel):
         """ln P(at most so many on), pi being the same for all."""
         return float(stats.binom.logcdf(self.most_on, self.n_units, float(to_numpy(pi)[0])))
 
-    def canonical(self, params: CauseParams) -> CauseParams:
-        return params
-
     def rounding(self, density: Any) -> float:
         """Roundings of the products of a row like those of the busiest state."""
         if not self.monotone:
@@ -357,10 +350,6 @@ class BinaryCauses(Kernel):
         xp = namespace(density.means)
         size = xp.sum(xp.abs(density.means * density.slopes) + xp.abs(density.constants), axis=1)
         return 64.0 * _EPS * (1.0 + float(xp.max(size)))
-
-    def moved(self, params: CauseParams, shift: Array, scale: Array) -> CauseParams:
-        """There is no other frame."""
-        return params
 
     def clamped(self, params: CauseParams) -> CauseParams:
         """Starting values in the region that is allowed."""
