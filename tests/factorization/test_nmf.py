@@ -897,6 +897,98 @@ def test_a_fit_that_does_not_converge_warns():
     assert NMF(3, tol=1e-2, random_state=0).fit(X).converged_
 
 
+class Killed(Exception):
+    """In place of a process that is killed."""
+
+
+def killed_at(sweep):
+    def kill(iteration):
+        if iteration.number == sweep:
+            raise Killed
+
+    return kill
+
+
+def assert_same_fit(ours, theirs):
+    """To the last bit."""
+    np.testing.assert_array_equal(ours.components_, theirs.components_)
+    np.testing.assert_array_equal(ours.history_, theirs.history_)
+    for name in ("n_iter_", "converged_", "reconstruction_err_"):
+        assert getattr(ours, name) == getattr(theirs, name)
+
+
+FORMS = {
+    "dense": lambda X: X,
+    "sparse": sparse.csr_array,
+    "incomplete": lambda X: np.where(np.arange(X.size).reshape(X.shape) % 7 == 3, np.nan, X),
+    "single": lambda X: X.astype(np.float32),
+}
+
+
+@every_way
+@pytest.mark.parametrize("accelerate", ["auto", None])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("settings", [{}, {"alpha_W": 1e-3, "l1_ratio": 0.5}, {"block_size": 17}], ids=str)
+def test_a_killed_fit_resumes_from_its_checkpoint(way, accelerate, form, settings, tmp_path):
+    X = FORMS[form](problem(39, N=60)[0])
+    settings = {"max_iter": 40, "tol": 0.0, "random_state": 0, "accelerate": accelerate, **settings}
+    settings |= WAYS[way]
+    whole = NMF(3, **settings).fit(X)
+    resumed = NMF(3, checkpoint=tmp_path / "state", checkpoint_every=1, **settings)
+    for sweep in (1, 2, 5, 20, 39):
+        with pytest.raises(Killed):
+            clone(resumed).set_params(callbacks=[killed_at(sweep)]).fit(X)
+        assert (tmp_path / "state").exists()
+    assert_same_fit(resumed.fit(X), whole)
+    assert not (tmp_path / "state").exists()
+
+
+@every_way
+def test_a_killed_fit_resumes_where_its_last_checkpoint_was(way, tmp_path):
+    X = problem(39, N=60)[0]
+    settings = {"max_iter": 30, "tol": 0.0, "random_state": 0, "n_init": 3, **WAYS[way]}
+    whole = NMF(3, **settings).fit(X)
+    resumed = NMF(3, checkpoint=tmp_path / "state", checkpoint_every=4, **settings)
+    with pytest.raises(Killed):
+        clone(resumed).set_params(callbacks=[killed_at(11)]).fit(X)
+    told = []
+    assert_same_fit(resumed.set_params(callbacks=[lambda it: told.append(it.number)]).fit(X), whole)
+    assert told[0] == 8
+
+
+@every_way
+def test_a_checkpoint_belongs_to_its_rows_and_settings(way, tmp_path):
+    X = problem(39, N=60)[0]
+    ours = NMF(3, random_state=0, tol=0.0, checkpoint=tmp_path / "state", checkpoint_every=1, **WAYS[way])
+    with pytest.raises(Killed):
+        clone(ours).set_params(callbacks=[killed_at(3)]).fit(X)
+    with pytest.raises(ValueError, match="other data"):  # activations belong to rows in their order
+        clone(ours).fit(X[::-1])
+    with pytest.raises(ValueError, match="other data"):
+        clone(ours).fit(X, sample_weight=np.arange(1.0, 61.0))
+    with pytest.raises(ValueError, match="other l1_ratio"):
+        clone(ours).set_params(l1_ratio=0.5).fit(X)
+
+
+@every_way
+def test_a_killed_fit_of_tensors_resumes(way, tmp_path):
+    torch = pytest.importorskip("torch")
+    X = torch.asarray(problem(39, N=60)[0])
+    settings = {"max_iter": 20, "tol": 0.0, "random_state": 0, **WAYS[way]}
+    whole = NMF(3, **settings).fit(X)
+    resumed = NMF(3, checkpoint=tmp_path / "state", checkpoint_every=1, **settings)
+    for sweep in (1, 9):
+        with pytest.raises(Killed):
+            clone(resumed).set_params(callbacks=[killed_at(sweep)]).fit(X)
+    assert_same_fit(resumed.fit(X), whole)
+
+
+def test_a_generator_is_a_seed():
+    X = problem(39, N=30)[0]
+    one, two = (NMF(2, init="random", random_state=np.random.default_rng(3)).fit(X) for _ in range(2))
+    np.testing.assert_array_equal(one.components_, two.components_)
+
+
 # -- as scikit-learn users expect it --------------------------------------------------------------------
 
 

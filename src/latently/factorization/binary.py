@@ -280,7 +280,7 @@ class _BinaryFactorization(
         mean, on = share @ X, min(0.5, max(1.0 / H, 0.2))
         W = mean / (on * H) * rng.uniform(0.2, 1.8, size=(H, X.shape[1]))
         if i % 2 == 0 and np.all(X >= 0):
-            W = 0.01 * W + self._parts(X[rng.choice(len(X), size=min(len(X), _ROWS_FOR_NMF), p=share)], rng)
+            W = 0.01 * W + self._parts_of_nmf(X[rng.choice(len(X), size=min(len(X), _ROWS_FOR_NMF), p=share)], rng)
         elif i % 4 == 1:
             W = 0.5 * W + 0.5 * X[rng.choice(len(X), size=H, p=share)]
         activation = np.full((H,) if self.per_unit else (), on)
@@ -288,7 +288,7 @@ class _BinaryFactorization(
         ours |= self._more_starts(sample)
         return self._kernel().clamped(self._to_kernel({**ours, **given}))
 
-    def _parts(self, X, rng):
+    def _parts_of_nmf(self, X, rng):
         """(H, D) the parts of an NMF, as strong as they are where they are strong."""
         from sklearn.decomposition import NMF  # here, because it takes a tenth of a second
 
