@@ -55,9 +55,7 @@ def main(arguments=None):
         return _failed(
             f"the command line needs {error.name}: pip install 'latently[cli]'", TROUBLE, arguments
         )
-    usage_error: Any = (
-        BadParameter.__base__
-    )  # typer does not export it, and its place differs by version
+    usage_error: Any = BadParameter.__base__  # typer does not export it, and its place differs by version
     try:
         with _interruptible():
             return app(arguments, prog_name="latently", standalone_mode=False) or 0

@@ -73,6 +73,13 @@ def fingerprint(*values: Any) -> str:
     return digest.hexdigest()
 
 
+@dataclasses.dataclass(frozen=True)
+class Maybe:
+    """In a template: what may have been None when the record was written."""
+
+    template: Any
+
+
 def _holds(arrays: dict[str, Any], name: str) -> bool:
     return any(key == name or key.startswith(f"{name}.") for key in arrays)
 
@@ -89,13 +96,15 @@ def _flat(name: str, record: Any) -> dict[str, Any]:
 def _like(name: str, template: Any, arrays: dict[str, Any]) -> Any:
     if template is None:
         return None
+    if isinstance(template, Maybe):
+        return _like(name, template.template, arrays) if _holds(arrays, name) else None
     if dataclasses.is_dataclass(template):
         fields = dataclasses.fields(template)
         build: Any = type(template)
         return build(**{f.name: _like(f"{name}.{f.name}", getattr(template, f.name), arrays) for f in fields})
     array = arrays[name]
-    if isinstance(template, int):
-        return int(array)
+    if isinstance(template, (int, float)):
+        return type(template)(array)
     if array.shape != tuple(template.shape) or not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must have shape {tuple(template.shape)} and finite entries")
     return like(array, template)

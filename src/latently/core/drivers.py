@@ -25,6 +25,7 @@ class Objective:
     name: str
     direction: int = 1  # 1: it must not fall; -1: it must not rise; 0: a sampler, which may do either
     remedy: str = "rescale the data"  # what to do if it is not finite
+    least_size: float = 1.0  # of two values, relative to which their difference is noticed
 
     def improvement(self, before: float, after: float) -> float:
         """Positive where `after` is better."""
@@ -32,7 +33,7 @@ class Objective:
 
     def better(self, a: float, b: float) -> bool:
         """Whether a is better than b beyond rounding."""
-        return self.improvement(b, a) > _NOTICEABLE * max(1.0, abs(b))
+        return self.improvement(b, a) > _NOTICEABLE * max(self.least_size, abs(b))
 
     def check(self, value: float, improvement: float, rounding: float, n_iter: int) -> None:
         """An error if the value is not finite, or worse than the last by more than rounding explains."""

@@ -307,10 +307,6 @@ class BinaryCauses(Kernel):
             sum_square=square,
         )
 
-    def stats(self, density: CauseDensity, sums: CauseSums) -> CauseSums:
-        """The sums are already the statistics."""
-        return sums
-
     def m_step(self, stats: CauseSums, params: CauseParams) -> CauseParams:
         weights = self.noise.weights(self, stats, params)
         variance = self.noise.variance(self, stats, weights, params)
@@ -346,9 +342,6 @@ class BinaryCauses(Kernel):
         """ln P(at most `truncation` units on), for equal pi."""
         return float(stats.binom.logcdf(self.most_on, self.n_units, float(to_numpy(pi)[0])))
 
-    def canonical(self, params: CauseParams) -> CauseParams:
-        return params
-
     def rounding(self, density: Any) -> float:
         """Rounding errors of the products of a row, bounded by those of the state with the largest means."""
         if not self.monotone:
@@ -359,10 +352,6 @@ class BinaryCauses(Kernel):
         xp = namespace(density.means)
         size = xp.sum(xp.abs(density.means * density.slopes) + xp.abs(density.constants), axis=1)
         return 64.0 * _EPS * (1.0 + float(xp.max(size)))
-
-    def moved(self, params: CauseParams, shift: Array, scale: Array) -> CauseParams:
-        """The frame is fixed."""
-        return params
 
     def clamped(self, params: CauseParams) -> CauseParams:
         """Starting values projected to the feasible region."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from latently.backend.namespace import device, double, is_floating, is_sparse, like, namespace, to_numpy
-from latently.factorization._nonnegative import added_up, against, rows_of, weighted
+from latently.distributions.nonnegative import added_up, against, rows_of, weighted
 
 INITS = ("nndsvd", "nndsvda", "nndsvdar", "random", "kmeans")
 _MORE = 10  # directions beyond those asked for, which make the leading ones exact sooner
@@ -26,7 +26,7 @@ _ROWS_FOR_CLUSTERS = 10000
 
 
 @dataclass(frozen=True)
-class Look:
+class Totals:
     """Sums over all entries observed, each row counted with its weight."""
 
     weight: float
@@ -43,10 +43,10 @@ class Look:
         return to_numpy(self.total) / np.where(seen > 0, seen, 1.0)
 
 
-def look(block):
+def totals(block):
     X = rows_of(block)
     if is_sparse(X):
-        return _look_sparse(X, block.weight)
+        return _sparse_totals(X, block.weight)
     xp = namespace(X)
     X = double(X)
     n, D = X.shape
@@ -59,16 +59,16 @@ def look(block):
     entropy = float(weight @ xp.sum(logs - X, axis=1))
     square = float(weight @ xp.sum(X * X, axis=1))
     bounds = float(xp.min(X)), float(xp.max(X))
-    return Look(float(xp.sum(weight)), seen, weight @ X, square, entropy, *bounds)
+    return Totals(float(xp.sum(weight)), seen, weight @ X, square, entropy, *bounds)
 
 
-def _look_sparse(X, weight):
+def _sparse_totals(X, weight):
     n, D = X.shape
     weight = np.ones(n) if weight is None else weight
     values = X.data.astype(np.float64)
     by_value = np.repeat(weight, np.diff(X.indptr))
     logs = np.where(values > 0, values * np.log(np.where(values > 0, values, 1.0)), 0.0)
-    return Look(
+    return Totals(
         float(weight.sum()),
         np.full(D, weight.sum()),
         np.asarray(weight @ X, dtype=np.float64),
@@ -80,7 +80,7 @@ def _look_sparse(X, weight):
 
 
 def both(a, b):
-    return Look(
+    return Totals(
         a.weight + b.weight,
         a.seen + b.seen,
         a.total + b.total,
