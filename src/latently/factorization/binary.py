@@ -35,7 +35,6 @@ from latently.estimators.checks import (
     check_number,
     check_positive,
     check_weights,
-    numbers,
 )
 from latently.estimators.data import check_same_device, identity_in_order
 from latently.estimators.em import fit_em, keep_result, partial_fit
@@ -44,19 +43,12 @@ from latently.estimators.fitting import FitOptions
 from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.messages import warn_user
 from latently.estimators.options import estimator, option
-from latently.estimators.parameters import (
-    Parameter,
-    check_shapes,
-    fitted_arrays,
-    given_starts,
-    set_given,
-    store,
-)
+from latently.estimators.parameters import Parameter, given_starts, store
 from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator, as_random_state
 from latently.estimators.rows import for_method, in_main_memory, rows_of
+from latently.estimators.starts import SHORT_RUN, rows_for_start
 from latently.factorization.candidates import Candidates, WithCandidates
-from latently.mixture.starts import SHORT_RUN, rows_for_start
 
 _MOST_STATES = 2**18  # of which a table is made
 _FEWEST_CANDIDATES = 8
@@ -126,7 +118,7 @@ class _BinaryFactorization(
     _: KW_ONLY
     truncation: int | None = option(default=None, check=check_integer, least=1, or_else=None)
     truncation_rule: str = option(default="proper", check=check_choice, choices=_RULES)
-    candidates: Any = option("auto", _check_candidates)
+    candidates: Any = option(default="auto", check=_check_candidates)
     per_unit: bool = option(default=False, check=check_flag)
     annealing: int = option(default=0, check=check_integer, least=0)
     components_init: Any = None
@@ -234,11 +226,13 @@ class _BinaryFactorization(
         summary = summarised(self, data, self._sample_size())
         self._check_values(data)
         kernel = self._kernel(self._noise(summary))
-        return Problem(kernel, data, _same(summary.mean), summary, self.n_components, self.block_size)
+        return Problem(
+            kernel, data, Frame.identity(summary.mean), summary, self.n_components, self.block_size
+        )
 
     def _sample_size(self):
         """Rows to keep for the starts; with starting values given, what identifies a checkpoint's data."""
-        given = all(getattr(self, entry.init) is not None for entry in self._table())
+        given = all(getattr(self, entry.init) is not None for entry in self._parameters())
         if given or (self.warm_start and hasattr(self, "history_")):
             return 0 if self.checkpoint is None else 2
         return rows_for_start(self.n_components)
@@ -259,8 +253,8 @@ class _BinaryFactorization(
             self._check_shapes(D, "warm_start")
             last = mapped(to_numpy, self._fitted_model().params)
             return problem.on_device(problem.kernel.clamped(last)), False
-        given = given_starts(self, self._table(), self._sizes(D))
-        if len(given) == len(self._table()):
+        given = given_starts(self, self._parameters(), self._sizes(D))
+        if len(given) == len(self._parameters()):
             return problem.on_device(problem.kernel.clamped(self._to_kernel(given))), False
         sample = problem.in_main_memory().sample()
         rng = as_random_state(self.random_state)
@@ -319,12 +313,12 @@ class _BinaryFactorization(
     def _example(self, problem):
         """Parameters of the right shapes, to read a checkpoint with."""
         sizes = self._sizes(problem.data.n_features)
-        halves = {entry.name: np.full(entry.shape_for(sizes), 0.5) for entry in self._table()}
+        halves = {entry.name: np.full(entry.shape_for(sizes), 0.5) for entry in self._parameters()}
         return problem.on_device(self._to_kernel(halves))
 
     # -- parameters in and out ------------------------------------------------------------------------
 
-    def _table(self):
+    def _parameters(self):
         shape = ("H",) if self.per_unit else ()
         return (
             Parameter("components", "components_init", ("H", "D")),
@@ -335,26 +329,6 @@ class _BinaryFactorization(
 
     def _sizes(self, n_features):
         return {"H": self.n_components, "D": n_features}
-
-    def _with_parameters(self, **given):
-        """This new estimator, with these parameters as its fitted attributes."""
-        self._check_options()
-        self._set_fitted_arrays(**given)
-        return self
-
-    def _set_fitted_arrays(self, **given):
-        components = numbers("components", given["components"])
-        if components.ndim != 2 or components.shape[1] == 0:
-            raise ValueError(f"components must have shape (n_components, n_features), not {components.shape}")
-        set_given(self, self._table(), self._sizes(components.shape[1]), given)
-        self.n_features_in_ = components.shape[1]
-        self.n_iter_, self.n_passes_, self.converged_, self.history_ = 0, 0, False, np.zeros(0)
-
-    def _fitted_arrays(self):
-        return fitted_arrays(self, self._table())
-
-    def _check_shapes(self, n_features, purpose):
-        check_shapes(self, self._table(), self._sizes(n_features), purpose)
 
     def _keep(self, params):
         store(self, self._from_kernel(params))
@@ -371,7 +345,7 @@ class _BinaryFactorization(
     def _fitted_model(self) -> FittedModel:
         fitted = self._fitted_arrays()
         place = fitted["components"]
-        frame = _same(place[0, :])
+        frame = Frame.identity(place[0, :])
         params = self._to_kernel(fitted)
         return FittedModel(self._kernel(), params, frame, self.n_components, self.n_features_in_, place)
 
@@ -505,8 +479,8 @@ class BNMF(_BinaryFactorization):
         tags.input_tags.positive_only = True
         return tags
 
-    def _table(self):
-        components, probability = super()._table()
+    def _parameters(self):
+        components, probability = super()._parameters()
         return replace(components, check=check_non_negative), probability
 
     def _noise(self, summary):
@@ -579,8 +553,8 @@ class BinarySparseCoding(_BinaryFactorization):
             noise_variance=noise_variance,
         )
 
-    def _table(self):
-        return *super()._table(), Parameter("noise_variance", "noise_init", (), check=check_positive)
+    def _parameters(self):
+        return *super()._parameters(), Parameter("noise_variance", "noise_init", (), check=check_positive)
 
     def _noise(self, summary):
         if summary is None:
@@ -603,12 +577,6 @@ class BinarySparseCoding(_BinaryFactorization):
     def n_parameters(self):
         """Number of free parameters: weights, probabilities of the units and the noise variance."""
         return super().n_parameters() + 1
-
-
-def _same(row):
-    """The frame in which rows (D,) stay as they are."""
-    shift = namespace(row).zeros_like(row)
-    return Frame(shift, shift + 1.0)
 
 
 # -- functions of blocks ------------------------------------------------------------------------------

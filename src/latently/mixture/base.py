@@ -32,6 +32,7 @@ from latently.estimators.parameters import given_starts, store
 from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_of
+from latently.estimators.starts import SHORT_RUN, rows_for_start
 from latently.mixture import starts
 from latently.mixture.structure import Structure
 
@@ -152,7 +153,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         given = all(getattr(self, entry.init) is not None for entry in structure.parameters)
         if given or (self.warm_start and hasattr(self, "history_")):
             return 0 if self.checkpoint is None else 2
-        return starts.rows_for_start(structure.n_components)
+        return rows_for_start(structure.n_components)
 
     def _floor(self, summary, frame, structure):
         """The smallest variance of each feature in the frame: `noise_floor` times the variance it has.
@@ -221,9 +222,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             found = progress.starts(found)
         sweep = problem.sweep_of_sample(sample)
         short = problem.with_conditionals(em_step(problem.kernel, sweep), sweep, last=1)
-        return best_start(
-            short, map(problem.on_device, found), n_steps=starts.SHORT_RUN, stop=relative(self.tol)
-        )
+        return best_start(short, map(problem.on_device, found), n_steps=SHORT_RUN, stop=relative(self.tol))
 
     # -- parameters in and out ------------------------------------------------------------------------
 
