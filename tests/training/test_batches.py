@@ -86,7 +86,7 @@ def test_labels_and_weights_stay_with_their_rows():
 
 def test_weights_of_data_count_and_rows_without_weight_are_left_out():
     weight = np.array([0.0, 1.0, 3.0, 0.0, 2.0])
-    rows = Rows(Data(numbered(5), weight), batch_size=5)
+    rows = Rows(Data(numbered(5), weight=weight), batch_size=5)
     (batch,) = batches(rows, seed=None)
     assert batch.rows.tolist() == [1, 2, 4] and len(rows) == 3
     assert np.allclose(batch.weight, [0.5, 1.5, 1.0])

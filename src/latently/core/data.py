@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from copy import copy
 from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import Array, like, namespace, to_numpy
+from latently.backend.namespace import Array, device, is_sparse, like, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.frame import Frame
 from latently.core.sources import RowWriter, ahead
@@ -16,35 +17,36 @@ from latently.core.sweep import LocalSweep
 
 
 class Data:
-    """Rows in memory, or a `Source` whose chunks are read again in every sweep."""
+    """Rows in memory, or a `Source` whose chunks are read anew for every sweep.
 
-    def __init__(
-        self,
-        X: Any,
-        weight: Array | None = None,
-        allowed: Array | None = None,
-        state: Array | None = None,
-    ):
+    `fields` are arrays with an entry for every row, by the name of the field of `Block` that they become:
+    weights, allowed components, states.
+    """
+
+    def __init__(self, X: Any, **fields: Array | None):
         self.X = X
-        self.weight = weight
-        self.allowed = allowed
-        self.state = state
+        self.fields = {name: array for name, array in fields.items() if array is not None}
         self.in_memory = not hasattr(X, "chunks")
         self.n_features: int = X.shape[1] if self.in_memory else X.n_features
         self.feature_names: list[str] | None = None if self.in_memory else X.feature_names
 
-    def with_weight(self, weight: Array | None) -> Data:
-        return Data(self.X, None if weight is None else self._beside_rows(weight), self.allowed, self.state)
+    def with_field(self, name: str, array: Array | None) -> Data:
+        """The same rows with another field; None removes it."""
+        data = copy(self)
+        data.fields = {**self.fields, name: self._beside_rows(array)}
+        if array is None:
+            del data.fields[name]
+        return data
 
-    def with_allowed(self, allowed: Array | None) -> Data:
-        return Data(self.X, self.weight, None if allowed is None else self._beside_rows(allowed), self.state)
+    def field(self, name: str) -> Array | None:
+        return self.fields.get(name)
 
-    def with_state(self, state: Array | None) -> Data:
-        """State of each row for the next sweep; see `Block`."""
-        return Data(self.X, self.weight, self.allowed, state)
-
-    def _beside_rows(self, array: Array) -> Array:
-        return like(array, self.X) if self.in_memory else array
+    def _beside_rows(self, array: Array | None) -> Array | None:
+        """The array on the device of the rows; one that is there already is not copied."""
+        if array is None or not self.in_memory or is_sparse(self.X):
+            return array
+        there = namespace(array) is namespace(self.X) and device(array) == device(self.X)
+        return array if there else like(array, self.X)
 
     def count_rows(self) -> int:
         """The number of rows, which some sources know only after reading."""
@@ -60,11 +62,7 @@ class Data:
         start = 0
         for X in chunks:
             rows = slice(start, start + X.shape[0])
-            weight, allowed, state = (
-                None if field is None else field[rows, ...]
-                for field in (self.weight, self.allowed, self.state)
-            )
-            yield Block(X, weight, allowed, state=state)
+            yield Block(X, **{name: array[rows, ...] for name, array in self.fields.items()})
             start = rows.stop
 
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[Block]:

@@ -50,7 +50,7 @@ class DaskData(Data):
     def __init__(self, X: Any):
         self.X = X
         self.in_memory = False
-        self.weight = self.allowed = self.state = None
+        self.fields = {}
         self.n_features, self.feature_names, self.dtype, counts = _described(X)
         self.client = _current_client()
         self._scheduler = get_scheduler(collections=[X])
@@ -62,18 +62,9 @@ class DaskData(Data):
         self._held: list[tuple[Any, Any]] | None = None  # partitions and fields, on the cluster if they fit
         self._held_rows: dict[str, Any] = {}  # those partitions, shared by data that differ in fields only
 
-    def with_weight(self, weight: Array | None) -> DaskData:
-        return self._with("weight", weight)
-
-    def with_allowed(self, allowed: Array | None) -> DaskData:
-        return self._with("allowed", allowed)
-
-    def with_state(self, state: Array | None) -> DaskData:
-        return self._with("state", state)
-
-    def _with(self, name: str, field: Array | None) -> DaskData:
-        data = copy.copy(self)
-        setattr(data, name, field)
+    def with_field(self, name: str, array: Array | None) -> Data:
+        data = super().with_field(name, array)
+        assert isinstance(data, DaskData)
         data._held = None
         return data
 
@@ -92,13 +83,12 @@ class DaskData(Data):
         return list(zip(self._parts, self._fields(), strict=True))
 
     def _fields(self) -> list[Any]:
-        fields = (self.weight, self.allowed, None, self.state)  # in the order of Block
-        if all(field is None for field in fields):
-            return [()] * len(self._parts)
+        if not self.fields:
+            return [{}] * len(self._parts)
         ends = np.cumsum(self._row_counts()).tolist()
         return [
             dask.delayed(
-                tuple(None if field is None else field[start:end] for field in fields),
+                {name: array[start:end] for name, array in self.fields.items()},
                 pure=False,
                 traverse=False,
             )
@@ -116,7 +106,7 @@ class DaskData(Data):
                 if n_bytes < sum(worker["memory_limit"] or 0 for worker in workers) / 2:
                     parts = self.client.persist(parts)
                 self._held_rows["rows"] = parts
-            if not isinstance(fields[0], tuple):
+            if not isinstance(fields[0], dict):
                 with _large_graphs():
                     fields = self.client.persist(fields)
             self._held = list(zip(parts, fields, strict=True))
@@ -200,7 +190,7 @@ class DaskSweep:
         A generator in `args` provides a seed for each partition, so that the result is reproducible.
         """
         told = self._pass(fn, None, args)
-        like = _rows_of_block(told, np.zeros(0), np.zeros((1, self.data.n_features)), (), None)[:0]
+        like = _rows_of_block(told, np.zeros(0), np.zeros((1, self.data.n_features)), {}, None)[:0]
         recipes, counts = self.data.recipes(), self.data._counts
         rngs = [arg for arg in args if isinstance(arg, np.random.Generator)]
         seeds = rngs[0].integers(2**63, size=(len(recipes), 2)).tolist() if rngs else [None] * len(recipes)
@@ -381,14 +371,14 @@ def _rows_of_partition(partition: Any, name: str, n_features: int, n_rows: int |
     return np.ascontiguousarray(rows, dtype=real_dtype(rows.dtype, name))
 
 
-def _block(X: Rows, fields: tuple[Array | None, ...]) -> Block:
-    block = Block(X, *fields)
-    if any(field is not None and len(field) != len(X) for field in fields):
+def _block(X: Rows, fields: dict[str, Array]) -> Block:
+    block = Block(X, **fields)
+    if any(len(array) != len(X) for array in fields.values()):
         raise ValueError("a partition of X changed its number of rows between two passes")
     return block
 
 
-def _sum_of_block(told: _Pass, X: Rows, fields: tuple[Array | None, ...]) -> Any:
+def _sum_of_block(told: _Pass, X: Rows, fields: dict[str, Array]) -> Any:
     block = _block(X, fields)
     if len(block) == 0:
         return None
@@ -407,7 +397,7 @@ def _sum_of_sums(told: _Pass, *parts: Any) -> Any:
 
 
 def _rows_of_block(
-    told: _Pass, empty: Rows, X: Rows, fields: tuple[Array | None, ...], seed: list[int] | None
+    told: _Pass, empty: Rows, X: Rows, fields: dict[str, Array], seed: list[int] | None
 ) -> Rows:
     block = _block(X, fields)
     if len(block) == 0:

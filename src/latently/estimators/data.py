@@ -36,7 +36,7 @@ def check_data(estimator, X, sample_weight=None, *, reset) -> Any:
         _check_features_of(estimator, data, reset=reset)
     if sample_weight is not None:
         weight = check_weights(computed(sample_weight), data.count_rows())
-        data = data.with_weight(None if np.all(weight == 1.0) else weight)
+        data = data.with_field("weight", None if np.all(weight == 1.0) else weight)
     return data
 
 
@@ -115,7 +115,8 @@ def identity_in_order(data, block_size):
     """What tells these rows from others, or from the same in another order, for checkpoints of row states."""
     sweep = data.sweep(None, floats_per_row=2 * data.n_features, block_size=block_size)
     hashes = computed(data.collected(sweep.rows(_hashes), None))
-    return f"{len(hashes)} rows, {fingerprint(hashes, *(() if data.weight is None else (data.weight,)))}"
+    weight = data.field("weight")
+    return f"{len(hashes)} rows, {fingerprint(hashes, *(() if weight is None else (weight,)))}"
 
 
 def _hashes(block):

@@ -81,4 +81,4 @@ class Candidates:
         return in_main_memory(problem.data.collected(rows, None))
 
     def _problem_with(self, allowed: Any) -> Problem:
-        return replace(self.problem, data=self.problem.data.with_allowed(allowed))
+        return replace(self.problem, data=self.problem.data.with_field("allowed", allowed))

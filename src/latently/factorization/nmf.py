@@ -332,7 +332,8 @@ class NMF(LinearFactorization, IterativeEstimator):
                 "X is sparse and contains NaN or infinity; entries of a sparse matrix are all observed, so "
                 "give a dense array where some are missing"
             )
-        return Data(X, None if sample_weight is None else check_weights(sample_weight, X.shape[0]))
+        weight = None if sample_weight is None else check_weights(sample_weight, X.shape[0])
+        return Data(X, weight=weight)
 
     def _totals(self, data):
         """Sums over all entries, which tell whether the rows can be factorised."""

@@ -150,7 +150,8 @@ class NonnegativeSweeps(Alternating):
 
     def _with(self, state: Any) -> Any:
         """The rows with their states; those without any yet keep their place."""
-        return self.data.with_state(zeros((self._n_rows, 0), self._place) if state is None else state)
+        state = zeros((self._n_rows, 0), self._place) if state is None else state
+        return self.data.with_field("state", state)
 
     @cached_property
     def _n_rows(self) -> int:

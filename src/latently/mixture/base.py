@@ -98,7 +98,8 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         data = super()._data(X, y, sample_weight, reset=reset)
         if y is None:
             return data
-        return data.with_allowed(self._allowed(computed(y), data.count_rows(), reset=reset))
+        allowed = self._allowed(computed(y), data.count_rows(), reset=reset)
+        return data.with_field("allowed", allowed)
 
     def _allowed(self, y, n_rows, *, reset):
         """(n_rows, K) bool: the components that labels allow each row; None for all."""

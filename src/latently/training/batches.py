@@ -78,10 +78,10 @@ class Rows:
         self.dtype = _DTYPES[dtype]
         self.batch_size, self.min_batch_size, self.drop_last = batch_size, min_batch_size, drop_last
         if data.in_memory and self.device != here:
-            data = Data(self._tensor(data.X), data.weight)
+            data = Data(self._tensor(data.X), weight=data.field("weight"))
         self.data = data
         self.n_features = data.n_features
-        weight = data.weight if weight is None else weight
+        weight = data.field("weight") if weight is None else weight
         self._n_all = data.count_rows()
         self._weight = (
             None if weight is None else self._beside("weight", np.asarray(to_numpy(weight), np.float64))
