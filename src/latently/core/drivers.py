@@ -216,7 +216,7 @@ def run(
         objective.check(taken.objective, gain, rounding, n_iter)
         try:
             converged = bool(objective.direction) and taken.may_stop and stop(taken.objective, gain)
-            if converged and gain < 0:
+            if converged and gain < 0 and n_iter > 1:  # one step is always taken, as scikit-learn expects
                 return Result(state.previous, history, n_iter - 1, converged)
             history = [*history, taken.objective]
             ended = _told(callbacks, Iteration(n_iter, taken.objective, gain, max_iter))
