@@ -1,4 +1,4 @@
-"""The models that the contract is held against, each in all its variants.
+"""Mixtures in all their variants, as the oracles know them.
 
 Parameters travel as plain dicts in the oracle's shapes (`weights`, `means` and either `covs` or
 `loadings` and `noise`), whatever an estimator ties or leaves out. With common loadings they are `weights`,
@@ -300,36 +300,23 @@ def _gaussian(kind):
     return Model(f"GMM-{kind}", GaussianMixture, kind, options, isotropic=kind == "spherical")
 
 
-def _mfa(noise, shared, no_factors=False):
-    isotropic = noise == "isotropic"
-    name = f"MFA-{noise}" + ("-shared" if shared else "") + ("-q0" if no_factors else "")
-    return Model(
-        name,
-        MFA,
-        "mppca" if isotropic else "mfa",
-        {"noise": noise, "shared_noise": shared},
-        isotropic,
-        shared,
-        no_factors=no_factors,
-    )
-
-
-def _mppca(shared, no_factors=False):
-    name = "MPPCA" + ("-shared" if shared else "") + ("-q0" if no_factors else "")
-    return Model(name, MPPCA, "mppca", {"shared_noise": shared}, True, shared, no_factors=no_factors)
+def _mixed(cls, kind, shared, isotropic=False, no_factors=False, **options):
+    name = cls.__name__ + "".join(f"-{value}" for value in options.values())
+    name += ("-shared" if shared else "") + ("-q0" if no_factors else "")
+    options = {**options, "shared_noise": shared}
+    return Model(name, cls, kind, options, isotropic, shared, no_factors=no_factors)
 
 
 GAUSSIAN = [_gaussian(kind) for kind in ("full", "tied", "diag", "spherical")]
 FA = Model("FactorAnalysis", FactorAnalysis, "fa", one_component=True)
 PRINCIPAL = Model("PPCA", PPCA, "ppca", one_component=True, isotropic=True)
-MIXED = [_mfa(noise, shared) for noise in ("diagonal", "isotropic") for shared in (False, True)]
-MIXED += [_mppca(False), _mppca(True)]
-MIXED += [
-    _mfa("diagonal", False, True),
-    _mfa("diagonal", True, True),
-    _mppca(False, True),
-    _mppca(True, True),
-]
+MIXED = [_mixed(MFA, "mfa", shared, noise="diagonal") for shared in (False, True)]
+MIXED += [_mixed(MPPCA, "mppca", shared, isotropic=True) for shared in (False, True)]
+# Models of this list under other names (isotropic MFA is MPPCA, a mixture without factors is one of diagonal
+# or spherical Gaussians): held against the oracle and their twins, and not to every contract once more.
+TWINS = [_mixed(MFA, "mppca", shared, isotropic=True, noise="isotropic") for shared in (False, True)]
+TWINS += [_mixed(MFA, "mfa", shared, no_factors=True, noise="diagonal") for shared in (False, True)]
+TWINS += [_mixed(MPPCA, "mppca", shared, isotropic=True, no_factors=True) for shared in (False, True)]
 
 COMMON = Model("MCFA", MCFA, "mcfa", shared=True, common_loadings=True)
 

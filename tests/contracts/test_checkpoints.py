@@ -22,7 +22,7 @@ from latently.backend import placement
 from latently.core.io import ModelFileError
 from latently.core.sources import chunks
 from latently.distributions.mixture import Mixture
-from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, _starts
+from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, starts
 from tests.contracts.models import rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -335,7 +335,7 @@ def test_a_checkpoint_of_other_data(how, tmp_path):
 
 
 def test_a_checkpoint_of_other_labels_of_many_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(_starts, "rows_for_start", lambda n_components: 20)
+    monkeypatch.setattr(starts, "rows_for_start", lambda n_components: 20)
     X, y, weight = data("everything")
     path = killed(mfa, 7, tmp_path / "c", X, y, weight)
     for row in np.flatnonzero((y >= 0) & (weight > 0))[:10]:
@@ -631,7 +631,7 @@ def test_an_interrupt_while_the_first_starts_are_sought(monkeypatch):
     X = data()[0]
     model = mfa(n_init=3)
     before = vars(model).copy()
-    for owner, name in ((_starts, "partition"), (Mixture, "e_step")):
+    for owner, name in ((starts, "partition"), (Mixture, "e_step")):
         with monkeypatch.context() as patch:
             Bomb(patch, owner, name, 1)
             with pytest.raises(KeyboardInterrupt):
@@ -643,7 +643,7 @@ def test_an_interrupt_while_another_start_is_sought(monkeypatch):
     X = data()[0]
     model = mfa(n_init=4)
     with monkeypatch.context() as patch:
-        Bomb(patch, _starts, "partition", 4)
+        Bomb(patch, starts, "partition", 4)
         with kept():
             model.fit(X)
     assert_kept(model, X)

@@ -91,14 +91,14 @@ def mapped(fn, chunks):
 
 
 def assert_same_fit(fitted, expected):
-    a, b = fitted._fitted_parameters(), expected._fitted_parameters()
+    a, b = fitted._fitted_arrays(), expected._fitted_arrays()
     for name in b:
         np.testing.assert_allclose(a[name], b[name], rtol=1e-9, atol=1e-9, err_msg=name)
     np.testing.assert_allclose(fitted.history_, expected.history_, rtol=1e-9)
 
 
 def assert_equal_bits(fitted, expected):
-    a, b = fitted._fitted_parameters(), expected._fitted_parameters()
+    a, b = fitted._fitted_arrays(), expected._fitted_arrays()
     for name in b:
         np.testing.assert_array_equal(a[name], b[name], err_msg=name)
     np.testing.assert_array_equal(fitted.history_, expected.history_)

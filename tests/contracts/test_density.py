@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.contracts.models import ALL, FACTOR, MIXED, instance
+from tests.contracts.models import ALL, FACTOR, MIXED, TWINS, instance
 from tests.oracles import mixtures as oracle
 
 SEEDS = range(8)
@@ -17,7 +17,7 @@ agree = lambda actual, expected: np.testing.assert_allclose(actual, expected, rt
 # -- against the oracle ------------------------------------------------------------------------------
 
 
-@every_model
+@pytest.mark.parametrize("model", [*ALL, *TWINS], ids=str)
 @every_seed
 def test_density_and_responsibilities(model, seed):
     theta, X = instance(model, seed)
@@ -102,7 +102,7 @@ def test_number_of_parameters_is_the_dimension_of_the_model(model, D):
             assert known.n_parameters() == model.jacobian_rank(D, K, q), (D, K, q)
 
 
-@pytest.mark.parametrize("model", [model for model in FACTOR if not model.no_factors], ids=str)
+@pytest.mark.parametrize("model", FACTOR, ids=str)
 @pytest.mark.parametrize(("D", "q"), [(1, 2), (1, 4), (2, 3), (2, 5), (3, 6)])
 def test_more_factors_than_features_are_an_error(model, D, q):
     # as in fit; the count of parameters, too, holds up to q = D only

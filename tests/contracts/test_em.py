@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
-from tests.contracts.models import ALL, BY_EM, BY_NAME, FA, GAUSSIAN, MIXED, assert_same, rows
+from tests.contracts.models import ALL, BY_EM, BY_NAME, FA, GAUSSIAN, MIXED, TWINS, assert_same, rows
 from tests.oracles import mixtures as oracle
 
 every_model = pytest.mark.parametrize("model", ALL, ids=str)
@@ -55,7 +55,7 @@ def check_steps(model, X, weight, start, n_steps, rtol=1e-8):
     assert estimator.history_[-1] == pytest.approx(score, rel=1e-11)
 
 
-@every_em_model
+@pytest.mark.parametrize("model", [*BY_EM, *TWINS], ids=str)
 @weighted_or_not
 @pytest.mark.parametrize("n_steps", [0, 1, 3])
 @pytest.mark.parametrize("seed", [0, 1])
@@ -274,7 +274,7 @@ def test_no_em_run_beats_ppca(q):
 @pytest.mark.parametrize(
     ("N", "D", "q"), [(40, 5, 2), (40, 5, 0), (40, 5, 5), (6, 9, 2), (5, 5, 1), (6, 5, 1)]
 )
-@pytest.mark.parametrize("model", [m for m in MIXED if not m.isotropic and not m.no_factors], ids=str)
+@pytest.mark.parametrize("model", [m for m in MIXED if not m.isotropic], ids=str)
 def test_one_component_is_factor_analysis(model, N, D, q, weighted):
     # above N = D factor analysis works from the covariance, the mixture from the rows
     X, weight, start = problem(FA, N, N=N, D=D, q=q)
@@ -596,3 +596,13 @@ def test_gaussian_mixtures_are_factor_models_without_factors():
         mixture = GaussianMixture(3, covariance_type=kind, **DEFAULT_START).fit(X)
         factors = twin(3, 0, **DEFAULT_START).fit(X)
         np.testing.assert_allclose(mixture.history_, factors.history_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_isotropic_mixtures_of_factor_analysers_are_those_of_principal_components(shared):
+    X = rows(np.random.default_rng(23), 60, 4)
+    settings = {**DEFAULT_START, "shared_noise": shared}
+    factors = MFA(3, 2, noise="isotropic", **settings).fit(X)
+    principal = MPPCA(3, 2, **settings).fit(X)
+    for name in ("history_", "weights_", "means_", "loadings_", "noise_variance_"):
+        np.testing.assert_array_equal(getattr(factors, name), getattr(principal, name))

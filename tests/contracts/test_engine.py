@@ -13,7 +13,7 @@ import pytest
 from latently.backend import placement
 from latently.backend.namespace import to_numpy
 from latently.core.block import Block
-from latently.core.drivers import Iteration, LikelihoodFell, State, Step, best_start, em_step, relative
+from latently.core.drivers import Iteration, ObjectiveWorsened, State, Step, best_start, em_step, relative
 from latently.core.drivers import run as run_from
 from latently.core.frame import Frame
 from latently.core.summary import summarise as summarise_sweep
@@ -410,7 +410,7 @@ def test_a_run_takes_the_steps_it_is_given():
 
 
 def test_a_fall_is_an_error_that_says_where():
-    with pytest.raises(LikelihoodFell, match=r"fell by 0\.5 .* iteration 2"):
+    with pytest.raises(ObjectiveWorsened, match=r"fell by 0\.5 .* iteration 2"):
         run(stepping([1.0, 2.0, 1.5, 3.0]), 0, max_iter=3, stop=never)
 
 
@@ -483,7 +483,7 @@ def test_the_guard_notices_a_broken_kernel(model, fault, monkeypatch):
         return MixtureParams(after.weights, dataclasses.replace(after.components, **moved))
 
     monkeypatch.setattr(Mixture, "m_step", wrong)
-    with pytest.raises(LikelihoodFell):
+    with pytest.raises(ObjectiveWorsened):
         model.unfitted(3, 1, max_iter=60, tol=0.0, n_init=1, random_state=0).fit(X)
 
 

@@ -164,7 +164,7 @@ def test_shares_of_the_batches(decay, offset, weighted):
         np.testing.assert_allclose(model.covariances_[0], square - np.outer(mean, mean), rtol=1e-8)
 
 
-@pytest.mark.parametrize("name", ["GMM-full", "GMM-tied", "GMM-diag", "GMM-spherical", "MPPCA-q0"])
+@pytest.mark.parametrize("name", ["GMM-full", "GMM-tied", "GMM-diag", "GMM-spherical"])
 def test_labelled_batches_with_equal_shares_are_one_fit(name):
     """With decay and offset 1 the share of batch t is 1 / (t + 1), so nothing is forgotten."""
     model = BY_NAME[name]

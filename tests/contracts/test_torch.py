@@ -56,7 +56,7 @@ def test_a_fit_of_tensors_is_that_of_arrays(model, device):
         here = model.unfitted(2, 2, **settings).fit(*given)
         there = model.unfitted(2, 2, **settings).fit(tensor(given[0], device), *given[1:])
         close(there.history_, here.history_, device)
-        for name in here._PARAMETERS:
+        for name in here._fitted_arrays():
             close(getattr(there, f"{name}_"), getattr(here, f"{name}_"), device)
 
 

@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score
 
 from latently.mixture import PPCA
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
-from latently.supervised._classes import UNLABELLED, encoded
+from latently.estimators.labels import UNLABELLED, class_labels
 
 
 class Spike(BaseEstimator):
@@ -87,32 +87,32 @@ def test_labels_of_tensors():
 
 
 def test_what_minus_one_means():
-    codes, classes = encoded(None, [0, 2, -1, 0], 4)
+    codes, classes = class_labels(None, [0, 2, -1, 0], 4)
     assert codes.tolist() == [0, 1, UNLABELLED, 0] and classes.tolist() == [0, 2]
-    codes, classes = encoded(None, [1.0, 2.0, -1.0], 3)
+    codes, classes = class_labels(None, [1.0, 2.0, -1.0], 3)
     assert codes.tolist() == [0, 1, UNLABELLED] and classes.tolist() == [1, 2]
-    codes, classes = encoded(None, [1, -1, 1], 3)  # two labels: both are classes
+    codes, classes = class_labels(None, [1, -1, 1], 3)  # two labels: both are classes
     assert codes.tolist() == [1, 0, 1] and classes.tolist() == [-1, 1]
-    codes, classes = encoded(None, np.array(["b", -1, "a"], dtype=object), 3)
+    codes, classes = class_labels(None, np.array(["b", -1, "a"], dtype=object), 3)
     assert codes.tolist() == [1, UNLABELLED, 0] and classes.tolist() == ["a", "b"]
-    codes, classes = encoded(None, np.array(["b", -1], dtype=object), 2)
+    codes, classes = class_labels(None, np.array(["b", -1], dtype=object), 2)
     assert codes.tolist() == [0, UNLABELLED] and classes.tolist() == ["b"]
-    codes, classes = encoded(None, ["b", "-1", "a"], 3)  # text is a label, whatever it says
+    codes, classes = class_labels(None, ["b", "-1", "a"], 3)  # text is a label, whatever it says
     assert codes.tolist() == [2, 0, 1] and classes.tolist() == ["-1", "a", "b"]
-    assert encoded(None, [True, False], 2)[0].tolist() == [1, 0]
+    assert class_labels(None, [True, False], 2)[0].tolist() == [1, 0]
 
 
 def test_labels_of_classes_that_are_known_already():
-    codes, classes = encoded(None, [5, -1, 5], 3, classes=[1, 3, 5])
+    codes, classes = class_labels(None, [5, -1, 5], 3, classes=[1, 3, 5])
     assert codes.tolist() == [2, UNLABELLED, 2] and classes.tolist() == [1, 3, 5]
-    codes, _ = encoded(None, [-1, -1], 2, classes=[1, 3])
+    codes, _ = class_labels(None, [-1, -1], 2, classes=[1, 3])
     assert codes.tolist() == [UNLABELLED] * 2
-    codes, _ = encoded(None, [-1, 1], 2, classes=[-1, 1])
+    codes, _ = class_labels(None, [-1, 1], 2, classes=[-1, 1])
     assert codes.tolist() == [0, 1]
-    codes, _ = encoded(None, ["b"], 1, classes=["a", "b"])
+    codes, _ = class_labels(None, ["b"], 1, classes=["a", "b"])
     assert codes.tolist() == [1]
     with pytest.raises(ValueError, match=r"class 4, which is not among \[1, 3\]"):
-        encoded(None, [1, 4], 2, classes=np.array([1, 3]))
+        class_labels(None, [1, 4], 2, classes=np.array([1, 3]))
 
 
 @pytest.mark.parametrize(

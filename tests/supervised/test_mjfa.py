@@ -18,7 +18,14 @@ from tests.oracles import mjfa as oracle
 
 EXACT = {"noise_floor": 0.0, "tol": 0.0, "accelerate": None}  # max_iter=n runs exactly n EM steps
 SHORT = {"max_iter": 8, "tol": 0.0, "n_init": 2, "random_state": 0}
-STARTS = MJFAClassifier._PARAMETERS
+STARTS = {  # fitted attributes, and what gives them starting values
+    "class_prior": "class_prior_init",
+    "weights": "weights_init",
+    "loadings": "loadings_init",
+    "latent_means": "latent_means_init",
+    "latent_covariances": "latent_covariances_init",
+    "noise_variance": "noise_init",
+}
 
 
 def example(rng, D, C, K, q, spread=2.0):
@@ -271,7 +278,7 @@ def test_one_component_for_each_class_is_mcfa_with_known_components(unlabelled):
     if unlabelled:  # both begin where they are told, because rows without a label leave starts to chance
         flat = {name: start[name][:, 0] for name in ("latent_means", "latent_covariances")}
         flat = {**start, **flat, "weights": start["class_prior"]}
-        starts = {init: flat[name] for name, init in MCFA._PARAMETERS.items()}
+        starts = {init: flat[name] for name, init in STARTS.items() if name != "class_prior"}
         model, same = started(start, **SHORT), MCFA(3, 2, **starts, **SHORT)
     else:
         once = {**SHORT, "n_init": 1}  # of several, the best goes on from its short run

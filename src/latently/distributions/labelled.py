@@ -400,7 +400,9 @@ class LabelledMixture(Mixture):
                     patterns[k, c] = weight[own][rows] @ M[rows] / np.sqrt(weight[own][rows].sum())
         largest = np.argmax(plain.weights)
         for k in range(len(means)):
-            u, _, vt = np.linalg.svd(patterns[k].T @ patterns[largest])
+            alike = patterns[k].T @ patterns[largest]
+            # directions in which classes do not differ stay as they are: rounding must not turn them
+            u, _, vt = np.linalg.svd(alike + 1e-6 * np.linalg.norm(alike) * np.eye(d))
             loadings[k] = loadings[k] @ (u @ vt)
         components = replace(components, loadings=loadings)
         return LabelledParams(plain.weights, components, np.zeros((J, d)), intercept)

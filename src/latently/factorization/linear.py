@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latently.backend.hashing import row_hashes
-from latently.estimators.checks import check_weights
+from latently.estimators.checks import LARGEST, check_weights
 
 
 class LinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -66,5 +66,10 @@ def distinct_rows(X, sample_weight):
     """
     weight = np.ones(len(X)) if sample_weight is None else check_weights(sample_weight, len(X))
     X, weight = X[weight > 0], weight[weight > 0]
+    largest = np.abs(X).max()
+    if not largest < LARGEST:
+        raise ValueError(
+            f"X holds values of about {largest:.3g}, whose squares overflow float64; rescale the features"
+        )
     _, first, number = np.unique(row_hashes(X), return_index=True, return_inverse=True)
     return X[first], np.bincount(number, weight)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_integer, numbers, parameter
+from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.factorization.linear import LinearFactorization, distinct_rows
 
@@ -70,6 +71,11 @@ class PCA(LinearFactorization, Estimator):
         self
         """
         self._check_options()
+        with unchanged_on_failure(self):
+            self._fit(X, sample_weight)
+        return self
+
+    def _fit(self, X, sample_weight):
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         X, weight = distinct_rows(X, sample_weight)
         if self.n_components is not None and self.n_components > min(X.shape):
@@ -83,7 +89,6 @@ class PCA(LinearFactorization, Estimator):
         axes = svd_flip(U, axes, u_based_decision=False)[1][: self.n_components]
         self.components_ = np.ascontiguousarray(axes)
         self.explained_variance_ = values[: self.n_components] ** 2 / max(weight.sum() - 1.0, 1.0)
-        return self
 
     def transform(self, X):
         """The sources (n_samples, n_components): coordinates of the rows along the axes."""

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_choice, check_integer, check_seed, numbers, parameter
+from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_random_state
 from latently.factorization.linear import LinearFactorization, distinct_rows
@@ -83,9 +84,14 @@ class VectorQuantizer(LinearFactorization, Estimator):
         -------
         self
         """
+        self._check_options()
+        with unchanged_on_failure(self):
+            self._fit(X, sample_weight)
+        return self
+
+    def _fit(self, X, sample_weight):
         from sklearn.cluster import KMeans  # here, because it takes a tenth of a second
 
-        self._check_options()
         X = validate_data(self, X, dtype=np.float64)
         rows, weight = distinct_rows(X, sample_weight)
         if self.n_components > len(rows):
@@ -105,7 +111,6 @@ class VectorQuantizer(LinearFactorization, Estimator):
         for k in np.unique(best.labels_):  # anew: what KMeans gives of rows >= 0 may be below 0 by rounding
             own = best.labels_ == k
             self.components_[k] = np.average(rows[own], axis=0, weights=weight[own])
-        return self
 
     def predict(self, X):
         """The number of the nearest prototype of each row, the lowest of equally near ones."""

@@ -117,7 +117,8 @@ class SourceDensity(DensityMixin, Estimator):
 
     def reconstruct(self, X):
         """Rows made of their own sources, (n_samples, n_features)."""
-        return decoded(self.factorizer_, self.sources(X))
+        S = self.sources(X)
+        return decoded(self.factorizer_, S)
 
     def sample(self, n_samples=1, *, random_state=None, truncate=False):
         """Draw sources from their density and make rows of them.

@@ -1,0 +1,243 @@
+"""Every public estimator in one list, small and quick to fit, and what a contract can ask of each.
+
+A contract picks the cases to which it applies by method (`having("sample")`), by constructor parameter
+(`having(options=("warm_start",))`) or by tag, and by what a case says of itself where scikit-learn has no tag.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import has_fit_parameter
+
+from latently.deep import DMCFA, DMFA
+from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.generate import CodebookGenerator, SourceDensity
+from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
+from tests.contracts.models import rows
+
+N, D = 60, 4
+EVERYWHERE = frozenset({"files", "dask", "torch"})
+# Methods with a result for every row, as far as estimators have them.
+ROW_METHODS = (
+    *("score_samples", "predict", "predict_proba", "predict_log_proba", "transform", "reconstruct", "impute"),
+    *("predict_codes", "predict_component", "predict_subcomponents", "subcomponent_proba", "bound"),
+    *("factor_posterior", "row_cost", "accepts", "sources", "score_sources"),
+)
+
+
+def log_likelihood(model, X, y):
+    return model.score(X)
+
+
+def joint_log_likelihood(model, X, y):
+    """Of rows and their classes."""
+    classes = np.searchsorted(model.classes_, y)
+    return np.mean(model.score_samples(X) + model.predict_log_proba(X)[np.arange(len(X)), classes])
+
+
+def classification_likelihood(model, X, y):
+    """Of rows and the components they are assigned to."""
+    return np.mean(model.score_samples(X) + np.log(model.predict_proba(X).max(axis=1)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """How to build an estimator, and what it takes."""
+
+    name: str
+    make: Callable[..., Any]  # of options: the estimator before `fit`
+    rows: str = "real"  # or "counts"
+    holes: bool = False  # whether some entries of the rows are missing
+    n_classes: int = 3  # of classifiers
+    sources: frozenset = EVERYWHERE  # of rows, besides arrays and tables in memory
+    objective: Callable | None = log_likelihood  # (model, X, y): what the last entry of `history_` is
+    direction: int = 1  # of the objective: 1 rises, -1 falls
+    in_closed_form: bool = False  # whether the fit takes no iterations
+    more: frozenset = field(default_factory=frozenset)
+
+    def __str__(self):
+        return self.name
+
+    # -- what it can do -------------------------------------------------------------------------------
+
+    @cached_property
+    def cls(self):
+        return type(self.make())
+
+    @cached_property
+    def options(self):
+        return set(self.make().get_params(deep=False))
+
+    @cached_property
+    def tags(self):
+        return self.make().__sklearn_tags__()
+
+    def has(self, method):
+        return hasattr(self.make(), method)
+
+    @property
+    def is_classifier(self):
+        return is_classifier(self.make())
+
+    @property
+    def takes_weights(self):
+        return has_fit_parameter(self.make(), "sample_weight")
+
+    @property
+    def takes_nan(self):
+        return self.tags.input_tags.allow_nan
+
+    @property
+    def is_iterative(self):
+        return {"max_iter", "tol", "callbacks"} <= self.options and not self.in_closed_form
+
+    # -- rows -----------------------------------------------------------------------------------------
+
+    def data(self, n=N, n_features=D, seed=0):
+        """Rows that the estimator takes, and their classes for a classifier (else None).
+
+        Numbers are multiples of 1/8, which float32 holds as well.
+        """
+        return self.like(rows(np.random.default_rng(seed), n, n_features), seed)
+
+    def like(self, X, seed=0):
+        """Other rows, as the estimator takes them, and classes by a direction that tells something."""
+        rng = np.random.default_rng(seed + 1)
+        y = None
+        if self.is_classifier:
+            direction = X[:, 0] + 0.5 * rng.normal(size=len(X)) * np.ptp(X[:, 0]) / 4
+            ranks = np.argsort(np.argsort(direction))
+            y = ranks * self.n_classes // len(X)
+        if self.rows == "counts":
+            X = np.abs(X)
+        with np.errstate(over="ignore"):
+            X = np.round(X) if self.rows == "counts" else np.where(np.abs(X) < 1e6, np.round(8 * X) / 8, X)
+        if self.holes:
+            X = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+            X[np.isnan(X).all(axis=1), 0] = 1.0
+        return X, y
+
+    # -- fits -----------------------------------------------------------------------------------------
+
+    def fit(self, X, y=None, sample_weight=None, *, to=None, **options):
+        """The estimator with these options, or `to`, fitted; too few iterations are no matter."""
+        model = self.make(**options) if to is None else to
+        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return model.fit(X, y, **weight) if y is not None else model.fit(X, **weight)
+
+
+@cache
+def fitted(case):
+    """A model that tests share: they must not change it."""
+    return case.fit(*case.data())
+
+
+# -- the list -----------------------------------------------------------------------------------------
+
+QUICK = {"max_iter": 8, "tol": 0.0, "n_init": 1, "random_state": 0}
+CLASSES = {"objective": joint_log_likelihood}
+IN_MEMORY = {"sources": frozenset()}
+CASES = [
+    Case("GaussianMixture", partial(GaussianMixture, 2, **QUICK)),
+    Case("GaussianMixture-spherical", partial(GaussianMixture, 2, covariance_type="spherical", **QUICK)),
+    Case("FactorAnalysis", partial(FactorAnalysis, 2, **QUICK)),
+    Case("PPCA", partial(PPCA, 2, **QUICK), in_closed_form=True),
+    Case("PPCA-holes", partial(PPCA, 2, **QUICK), holes=True),
+    Case("MFA", partial(MFA, 2, 2, **QUICK)),
+    Case("MFA-holes", partial(MFA, 2, 2, shared_noise=True, **QUICK), holes=True),
+    Case("MPPCA", partial(MPPCA, 2, 1, **QUICK)),
+    Case("MCFA", partial(MCFA, 2, 2, **QUICK)),
+    Case("MCFA-shared", partial(MCFA, 2, 2, shared_covariance=True, **QUICK)),
+    Case("NestedMixture", partial(NestedMixture, 2, 2, **QUICK), objective=classification_likelihood),
+    Case("MJFAClassifier", partial(MJFAClassifier, 2, 2, **QUICK), **CLASSES),
+    Case("MFMClassifier", partial(MFMClassifier, 2, 2, **QUICK), n_classes=2, **CLASSES),
+    Case("PerClass-MFA", partial(PerClass, MFA(2, 1, **QUICK)), **IN_MEMORY),
+    Case("PerClass-Gaussian", partial(PerClass, GaussianMixture()), **IN_MEMORY),
+    Case("NMF", partial(NMF, 2, **QUICK), rows="counts", direction=-1, objective=None),
+    Case("NMF-kl", partial(NMF, 2, loss="kl", **QUICK), rows="counts", direction=-1, objective=None),
+    Case("BNMF", partial(BNMF, 3, **QUICK), rows="counts"),
+    Case("BinarySparseCoding", partial(BinarySparseCoding, 3, **QUICK)),
+    Case("VectorQuantizer", partial(VectorQuantizer, 3, n_init=2, random_state=0), **IN_MEMORY),
+    Case("PCA", partial(PCA, 2), **IN_MEMORY),
+    Case("SourceDensity", partial(SourceDensity, PCA(), GaussianMixture(2, **QUICK)), **IN_MEMORY),
+    Case(
+        "CodebookGenerator",
+        partial(CodebookGenerator, VectorQuantizer(6, n_init=1, random_state=0), 2, n_init=1, random_state=0),
+        **IN_MEMORY,
+    ),
+    Case("DMFA", partial(DMFA, 2, 2, 2, 1, **QUICK), objective=None),
+    Case("DMFA-tuned", partial(DMFA, 2, 2, 2, 1, fine_tune=True, **QUICK), objective=None),
+    Case("DMCFA", partial(DMCFA, 2, 2, 2, 1, **QUICK), objective=None),
+]
+
+
+def having(*methods, options=(), **facts):
+    """Parametrises a test by the cases with these methods, constructor parameters and facts."""
+    chosen = [
+        case
+        for case in CASES
+        if all(map(case.has, methods))
+        and set(options) <= case.options
+        and all(getattr(case, name) == value for name, value in facts.items())
+    ]
+    assert chosen, "a contract that applies to no estimator"
+    return pytest.mark.parametrize("case", chosen, ids=str)
+
+
+def from_source(source):
+    """Parametrises a test by the cases that take rows from there."""
+    return pytest.mark.parametrize("case", [case for case in CASES if source in case.sources], ids=str)
+
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+# -- comparisons --------------------------------------------------------------------------------------
+
+
+def answers(model, X, methods=ROW_METHODS):
+    """All that a fitted estimator says of rows: arrays by the name of the method."""
+    said = {}
+    for method in methods:
+        if hasattr(model, method):
+            result = getattr(model, method)(X)
+            for number, part in enumerate(result if isinstance(result, tuple) else (result,)):
+                said[f"{method}.{number}"] = np.asarray(part)
+    return said
+
+
+def state(value, name=""):
+    """Fitted attributes as arrays by name, those of estimators within estimators as well."""
+    if hasattr(value, "get_params"):
+        parts = [state(part, f"{name}.{key}") for key, part in vars(value).items() if key.endswith("_")]
+        return {key: array for part in parts for key, array in part.items()}
+    if isinstance(value, (list, tuple)):
+        parts = [state(part, f"{name}.{number}") for number, part in enumerate(value)]
+        return {key: array for part in parts for key, array in part.items()}
+    return {} if value is None else {name: np.asarray(value)}
+
+
+def numbers(model):
+    """The fitted arrays of real numbers; the threshold of rejection may be infinite."""
+    arrays = state(model)
+    return [arrays[name] for name in arrays if arrays[name].dtype.kind == "f" and "reject_below" not in name]
+
+
+def assert_equal(actual, expected, rtol=0.0, atol=0.0):
+    """Two dicts of arrays agree, by default to the last bit."""
+    assert actual.keys() == expected.keys()
+    for name, array in expected.items():
+        if rtol == atol == 0.0 or array.dtype.kind not in "fc":
+            np.testing.assert_array_equal(actual[name], array, err_msg=name)
+        else:
+            np.testing.assert_allclose(actual[name], array, rtol=rtol, atol=atol, err_msg=name)
