@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from latently.core import source
+from latently.core.sources import chunks
 from latently.core.data import Data
 from latently.training.batches import Rows
 
@@ -28,7 +28,7 @@ def rows_seen(found):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(source, "CHUNK_BYTES", 10 * 3 * 8)  # ten rows
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 10 * 3 * 8)  # ten rows
 
 
 @pytest.mark.parametrize(
