@@ -53,7 +53,7 @@ class Checkpoint:
                 "or choose another path"
             )
         try:
-            present = {name for name in templates if name not in optional or _holds(arrays, name)}
+            present = [name for name in templates if name not in optional or _holds(arrays, name)]
             records = {name: _like(name, templates[name], arrays) for name in present}
             return records, arrays["history"].tolist(), header["numbers"]
         except (KeyError, ValueError) as error:
