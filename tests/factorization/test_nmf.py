@@ -17,8 +17,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latently
-from latently.factorization import NMF
 from latently.distributions.nonnegative import descended
+from latently.factorization import NMF
 from latently.factorization.sweeps import cheapest_scale
 from tests.oracles import nmf as oracle
 

@@ -274,9 +274,8 @@ class _BinaryFactorization(
         mean, on = share @ X, min(0.5, max(1.0 / H, 0.2))
         W = mean / (on * H) * rng.uniform(0.2, 1.8, size=(H, X.shape[1]))
         if i % 2 == 0 and np.all(X >= 0):
-            W = 0.01 * W + self._parts_of_nmf(
-                X[rng.choice(len(X), size=min(len(X), _ROWS_FOR_NMF), p=share)], rng
-            )
+            rows = rng.choice(len(X), size=min(len(X), _ROWS_FOR_NMF), p=share)
+            W = 0.01 * W + self._parts_of_nmf(X[rows], rng)
         elif i % 4 == 1:
             W = 0.5 * W + 0.5 * X[rng.choice(len(X), size=H, p=share)]
         activation = np.full((H,) if self.per_unit else (), on)
