@@ -282,6 +282,11 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         check_layers(self.kind, layers)
         self.layers_ = layers
 
+    @property
+    def _n_stages(self):
+        """Of `history_`, besides fine-tuning, which goes on from the last."""
+        return len(self.layers_)
+
     def _more_header(self):
         return {"bound_history": [history.tolist() for history in self.bound_history_]}
 
