@@ -63,10 +63,11 @@ class LocalSweep:
 
     def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
         def work(blocks: Iterator[Block]) -> Any:
-            telling = (block for block in (block.informative() for block in blocks) if len(block))
-            return _reduced(combine, (fn(*args, self._framed(block)) for block in telling))
+            informative = (block for block in (block.informative() for block in blocks) if len(block))
+            return _reduced(combine, (fn(*args, self._framed(block)) for block in informative))
 
-        parts = (part for chunk in self.chunks() for part in self._shared_out(chunk, work, self.n_threads))
+        n_threads = self._threads_for(args)
+        parts = (part for chunk in self.chunks() for part in self._shared_out(chunk, work, n_threads))
         return _reduced(combine, parts)
 
     def sum(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -76,10 +77,14 @@ class LocalSweep:
         def work(blocks: Iterator[Block]) -> list[Array]:
             return [fn(*args, self._framed(block)) for block in blocks]
 
-        by_chance = any(isinstance(arg, np.random.Generator) for arg in args)  # random draws are sequential
+        n_threads = self._threads_for(args)
         for chunk in self.chunks():
-            for run in self._shared_out(chunk, work, 1 if by_chance else self.n_threads):
+            for run in self._shared_out(chunk, work, n_threads):
                 yield from run
+
+    def _threads_for(self, args: tuple[Any, ...]) -> int | None:
+        """One if blocks draw from a generator, so that the order of their draws is fixed."""
+        return 1 if any(isinstance(arg, np.random.Generator) for arg in args) else self.n_threads
 
     def _shared_out(
         self, chunk: Block, work: Callable[[Iterator[Block]], Any], n_threads: int | None

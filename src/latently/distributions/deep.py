@@ -252,39 +252,39 @@ def _layers_from_vector(vector: Array, like: Layers, rules: Rules, *, top: bool)
 
 
 @dataclass(frozen=True)
-class BlurredLeaves(Leaves):
-    """The leaves of one node, above `FullGaussian`, for uncertain rows N(m, V).
+class UncertainLeaves(Leaves):
+    """The leaves of one node, above `FullGaussian`, for rows of which only a posterior N(m, V) is known.
 
     A row contributes E ln N(z; a, C) = ln N(m; a, C) - tr(C^-1 V) / 2. V is the same for all rows, or packed
     after m in each row.
     """
 
     n_factors: int
-    blur: Array | None  # (q, q): V; None if rows have their own
+    covariance: Array | None  # (q, q): V; None if rows have their own
 
     def prepare(self, params: Layers | Top, dtype: str = "float64") -> FullDensity:
         leaves = expectations(params, self.rules.owners)[0]
         density: FullDensity = self.family.prepare(FullParams(leaves.means, leaves.covariances), dtype)
-        if self.blur is None:
+        if self.covariance is None:
             return density
         U = density.factors
-        lost = 0.5 * namespace(U).sum(U * (self.blur @ U), axis=(1, 2))
+        lost = 0.5 * namespace(U).sum(U * (self.covariance @ U), axis=(1, 2))
         return replace(density, constants=density.constants - lost)
 
     def evaluate(self, density: FullDensity, block: Block, *, rough: bool = False) -> tuple[Array, Array]:
-        means, blurs = self._split(density, block)
+        means, own = self._split(density, block)
         log_prob, wide = self.family.evaluate(density, means, rough=rough)
-        if blurs is not None:
-            log_prob = log_prob - 0.5 * (_twice_off_diagonal(density.factors) @ blurs.T)
+        if own is not None:
+            log_prob = log_prob - 0.5 * (_twice_off_diagonal(density.factors) @ own.T)
         return log_prob, wide
 
     def sums(self, density: FullDensity, block: Block, latent: Array, resp: Responsibilities) -> FullStats:
-        means, blurs = self._split(density, block)
+        means, own = self._split(density, block)
         sums: FullStats = self.family.sums(density, means, latent, resp)
-        if blurs is None:
-            spread = resp.weight[:, None, None] * self.blur
+        if own is None:
+            spread = resp.weight[:, None, None] * self.covariance
         else:
-            spread = packed.unpacked(resp.times(blurs).T, means.X.shape[1])
+            spread = packed.unpacked(resp.times(own).T, means.X.shape[1])
         return replace(sums, sum_xx=sums.sum_xx + spread)
 
     def m_step(self, stats: FullStats, params: Layers) -> Layers:
@@ -299,16 +299,16 @@ class BlurredLeaves(Leaves):
         (K, q), d, floor = means.shape, self.n_factors, self.family.floor
         if self.rules.common:
             common = CommonLoadings(d, floor, origin=np.zeros(q)).from_partition(X, weight, labels, means)
-            noise = common.noise_variance + self._blurred(X)
+            noise = common.noise_variance + self._hidden_variances(X)
             layer = Layer(np.zeros((1, q)), common.loadings[None], noise[None])
             return Layers(layer, Top(common.anchor + common.latent_means, common.latent_covariances))
         own = LowRankGaussian(d, floor).from_partition(X, weight, labels, means)
-        layer = Layer(own.means, own.loadings, own.noise_variance + self._blurred(X))
+        layer = Layer(own.means, own.loadings, own.noise_variance + self._hidden_variances(X))
         return Layers(layer, standard_top(K, d, own.means))
 
-    def _blurred(self, X: Floats) -> Floats:
-        """(q,) variances not included in the means of rows; half of theirs if rows have their own."""
-        return 0.5 * np.var(X, axis=0) if self.blur is None else np.diagonal(to_numpy(self.blur))
+    def _hidden_variances(self, X: Floats) -> Floats:
+        """(q,) variances that the means of rows do not show; half of theirs if rows have their own."""
+        return 0.5 * np.var(X, axis=0) if self.covariance is None else np.diagonal(to_numpy(self.covariance))
 
     def to_vector(self, params: Layers) -> Array:
         return _layers_to_vector(params, top=self.rules.common)
@@ -316,8 +316,14 @@ class BlurredLeaves(Leaves):
     def from_vector(self, vector: Array, like: Layers) -> Layers:
         return _layers_from_vector(vector, like, self.rules, top=self.rules.common)
 
+    def rounding(self, density: FullDensity) -> float:
+        """Rows are not centred, and factors with common loadings may lie far from the origin."""
+        xp = namespace(density.means)
+        distance = float(xp.max(xp.abs(transpose(density.factors) @ density.means[..., None])))
+        return super().rounding(density) + float(xp.finfo(density.means.dtype).eps) * distance
+
     def _split(self, density: FullDensity, block: Block) -> tuple[Block, Array | None]:
-        if self.blur is not None:
+        if self.covariance is not None:
             return block, None
         q = density.means.shape[1]
         return replace(block, X=block.X[:, :q]), block.X[:, q:]

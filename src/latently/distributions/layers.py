@@ -128,8 +128,10 @@ def gain(node: Layer, expected: Moments, expected_below: Moments) -> Gain:
     return Gain(K, symmetric(left @ omega @ transpose(left) + noise))
 
 
-def climbed(layers: Layers | Top, owners: tuple[NDArray[np.int64], ...], height: int) -> tuple[Moments, Gain]:
-    """Prior moments of the factors `height` layers above the first, and their regression on the first."""
+def from_first(
+    layers: Layers | Top, owners: tuple[NDArray[np.int64], ...], height: int
+) -> tuple[Moments, Gain]:
+    """Moments of the factors `height` layers above the first, and how they follow from those of the first."""
     expected = expectations(layers, owners)
     n_leaves, q = expected[0].means.shape
     one = namespace(expected[0].means).broadcast_to(eye(q, expected[0].means), (n_leaves, q, q))
@@ -226,7 +228,5 @@ def _solved(zz: Array, right: Array) -> Array:
 
 def standard_top(n_leaves: int, n_factors: int, array: Array) -> Top:
     """Factors N(0, I) for all leaves."""
-    one = eye(n_factors, array)
-    return Top(
-        zeros((n_leaves, n_factors), array), namespace(array).broadcast_to(one, (n_leaves, *one.shape))
-    )
+    covariances = eye(n_factors, array) + zeros((n_leaves, n_factors, n_factors), array)
+    return Top(zeros((n_leaves, n_factors), array), covariances)
