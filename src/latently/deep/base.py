@@ -130,7 +130,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
     kind: ClassVar[Kind]  # of the layers
 
     @property
-    def partial_fit(self):
+    def partial_fit(self):  # type: ignore[override]
         raise AttributeError(f"{type(self).__name__} is trained layer by layer and has no partial_fit")
 
     # -- fitting --------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         check_is_fitted(self)
         return {}  # they are those of the layers
 
-    def _set_fitted_arrays(self):
+    def _set_fitted_arrays(self):  # type: ignore[override]  # the layers have them
         self.n_features_in_ = self.layers_[0][0].n_features_in_
         self.n_iter_, self.n_passes_, self.converged_, self.history_ = 0, 0, False, np.zeros(0)
         self.bound_history_ = []

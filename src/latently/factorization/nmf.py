@@ -21,7 +21,6 @@ from latently.estimators.checks import (
     check_non_negative,
     check_number,
     check_weights,
-    numbers,
     parameter,
 )
 from latently.estimators.data import check_data, check_same_device, identity_in_order
@@ -29,7 +28,7 @@ from latently.estimators.fitting import FitOptions
 from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
-from latently.estimators.parameters import Parameter, check_shapes, fitted_arrays, given_starts, store
+from latently.estimators.parameters import Parameter, given_starts, store
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_over
 from latently.factorization import starts
@@ -146,10 +145,11 @@ class NMF(LinearFactorization, IterativeEstimator):
     @classmethod
     def from_parameters(cls, *, components, **options):
         """A fitted estimator with known components (n_components, n_features)."""
-        model = cls(len(components), **options)
-        model._check_options()
-        model._set_fitted_arrays(components=components)
-        return model
+        if np.ndim(components) != 2 or 0 in np.shape(components):
+            raise ValueError(
+                f"components must have shape (n_components, n_features), not {np.shape(components)}"
+            )
+        return cls(len(components), **options)._with_parameters(components=components)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -192,7 +192,7 @@ class NMF(LinearFactorization, IterativeEstimator):
             options,
             example=sweeps.example,
         )
-        vars(self).pop("_online", None)
+        self.__dict__.pop("_online", None)
         self._keep(self._normalised(result.params.shared))
         self.n_iter_, self.converged_, self.n_passes_ = result.n_iter, result.converged, sweeps.passes.count
         costs = np.maximum(np.array(result.history), 0.0)  # but for rounding
@@ -267,10 +267,10 @@ class NMF(LinearFactorization, IterativeEstimator):
     def _start(self, sweeps, found, options, progress):
         """Where sweeps start, and whether the user interrupted the search for it."""
         data, r = sweeps.data, sweeps.n_components
-        sizes, place = {"r": r, "D": data.n_features}, place_of(data)
+        place = place_of(data)
         if self.warm_start and hasattr(self, "components_"):
             check_same_device("NMF.fit", data, self.components_)
-            check_shapes(self, _TABLE, sizes, "warm_start")
+            self._check_shapes(data.n_features, "warm_start")
             self._check_support(self.components_, found)
             return sweeps.start(self.components_), False
         activations = None
@@ -279,7 +279,7 @@ class NMF(LinearFactorization, IterativeEstimator):
             given = check_non_negative(name, parameter(name, self.activations_init, shape))
             activations = like(given.astype(sweeps.dtype), place)
         if self.components_init is not None:
-            given = given_starts(self, _TABLE, sizes)["components"]
+            given = given_starts(self, self._parameters(), self._sizes(data.n_features))["components"]
             self._check_support(given, found)
             return sweeps.start(like(given, place), activations), False
         rng = as_generator(self.random_state)
@@ -457,18 +457,15 @@ class NMF(LinearFactorization, IterativeEstimator):
         store(self, {"components": components})
         self.n_components_ = int(components.shape[0])
 
-    def _fitted_arrays(self):
-        return fitted_arrays(self, _TABLE)
+    def _parameters(self):
+        return (Parameter("components", "components_init", ("r", "D"), check_non_negative),)
 
-    def _set_fitted_arrays(self, *, components):
-        array = check_non_negative("components", numbers("components", components))
-        if array.ndim != 2 or 0 in array.shape:
-            raise ValueError(f"components must have shape (n_components, n_features), not {array.shape}")
-        if self.n_components is not None and len(array) != self.n_components:
-            raise ValueError(f"components must have n_components={self.n_components} rows, not {len(array)}")
-        self._keep(array)
-        self.n_features_in_ = array.shape[1]
-        self.n_iter_, self.n_passes_, self.converged_, self.history_ = 0, 0, False, np.zeros(0)
+    def _sizes(self, n_features):
+        return {"r": n_features if self.n_components is None else self.n_components, "D": n_features}
+
+    def _set_fitted_arrays(self, **given):
+        super()._set_fitted_arrays(**given)
+        self.n_components_ = len(self.components_)
         self.reconstruction_err_ = float("nan")
 
     def _more_header(self):
@@ -480,9 +477,6 @@ class NMF(LinearFactorization, IterativeEstimator):
         if not (err is None or (type(err) is float and 0 <= err < np.inf)):
             raise ValueError("reconstruction_err must be a number that is not negative, or null")
         self.reconstruction_err_ = float("nan") if err is None else err
-
-
-_TABLE = (Parameter("components", "components_init", ("r", "D"), check_non_negative),)
 
 
 def _is_single(data):

@@ -171,11 +171,8 @@ def _clusters(sweep, n_components, mean, rng):
     """Centres of clusters of some rows."""
     from sklearn.cluster import KMeans  # here, because it takes a tenth of a second
 
-    rows, n = [], 0
-    for piece in sweep.rows(_plain_rows, mean):
-        rows.append(piece)
-        n += len(piece)
-    rows = np.concatenate(rows)
+    rows = np.concatenate(list(sweep.rows(_plain_rows, mean)))
+    n = len(rows)
     if n > _ROWS_FOR_CLUSTERS:
         rows = rows[np.sort(rng.choice(n, _ROWS_FOR_CLUSTERS, replace=False))]
     distinct = np.unique(rows, axis=0)
