@@ -579,7 +579,7 @@ def given_starts(make):
     """Starting values, so that nothing is looked at before the first iteration."""
     start = make(max_iter=0).fit(data()[0])
     names = {"covariances": "covariances_init", "noise_variance": "noise_init"}
-    return {names.get(name, f"{name}_init"): getattr(start, f"{name}_") for name in start._PARAMETERS}
+    return {names.get(name, f"{name}_init"): getattr(start, f"{name}_") for name in start._fitted_arrays()}
 
 
 @pytest.mark.parametrize("call", [2, 3, 4, 5, 9, 13])

@@ -411,7 +411,8 @@ def test_steps_in_alternation_end_where_em_does(seed):
     rng = np.random.default_rng(seed)
     X = rows(rng, 80, 5)
     slow = MCFA(2, 2, accelerate=None, max_iter=1500, tol=0, n_init=2, random_state=0).fit(X)
-    starts = {init: getattr(slow, f"{name}_") for name, init in MCFA._PARAMETERS.items()}
+    named = {"noise_variance": "noise_init"}
+    starts = {named.get(name, f"{name}_init"): array for name, array in slow._fitted_arrays().items()}
     fast = MCFA(2, 2, tol=1e-12, max_iter=200, **starts).fit(X)
     assert -1e-9 < fast.history_[-1] - slow.history_[-1] < 1e-3
 

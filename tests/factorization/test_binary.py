@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from latently.mixture._engine import for_method
 from scipy import stats
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
@@ -17,7 +18,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import latently
 from latently.datasets import load_bars
 from latently.factorization import BNMF, BinarySparseCoding
-from latently.mixture._engine import for_method
 from tests.oracles import bnmf as oracle
 
 EXACT = {"accelerate": None, "tol": 0.0}  # max_iter=n is exactly n EM steps
