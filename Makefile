@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= auto
+ARGS ?= --list
 
 BIN := $(VENV)/bin
 # --no-compile: modules are compiled when first imported, which shortens the set-up.
@@ -11,13 +12,13 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # Parallel tests and row threads do their own parallel work: one BLAS thread in each.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help demo test test-slow lint format bench docs clean
+.PHONY: help demo test test-slow test-minimum coverage lint format bench reproduce docs clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.with-demo  ## choose and fit a model of wines, write it and a report to demo-output/
 	$(BIN)/latently demo --output demo-output --force
@@ -27,6 +28,14 @@ test: $(VENV)/.with-test  ## run all tests and doctests but the slow ones
 
 test-slow: $(VENV)/.with-test  ## run the slow tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 -m slow
+
+coverage: $(VENV)/.with-test  ## run the tests with line coverage, in docs/_build/coverage and as a table
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 \
+		--cov=latently --cov-report=term --cov-report=html:docs/_build/coverage
+
+# In an environment of its own, since packages that stand in the other must not be moved down.
+test-minimum: $(VENV)-minimum/.with-minimum  ## run the contracts with the lowest versions of all dependencies
+	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest -q -n $(JOBS) --maxprocesses 8 tests/contracts tests/oracles
 
 lint: $(VENV)/.with-lint  ## check formatting, lint and types
 	$(BIN)/ruff format --check .
@@ -44,12 +53,15 @@ bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the G
 	$(BIN)/python benchmarks/nmf.py
 	$(BIN)/python benchmarks/deep.py
 
+reproduce: $(VENV)/.with-plots  ## run published tables again: make reproduce ARGS='003/table-3.5'; by default a list
+	$(BIN)/python -m reproductions $(ARGS)
+
 docs: $(VENV)/.with-docs  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
 clean:  ## remove what the other targets wrote, but keep the environment
 	rm -rf demo-output docs/_build docs/generated build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks docs -type d -name __pycache__ -exec rm -rf {} +
+	find src tests benchmarks reproductions docs -type d -name __pycache__ -exec rm -rf {} +
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
@@ -58,8 +70,15 @@ $(VENV)/.created:
 $(VENV)/.with-demo: EXTRAS = [cli]
 $(VENV)/.with-test: EXTRAS = [test]
 $(VENV)/.with-lint: EXTRAS = [lint]
+$(VENV)/.with-plots: EXTRAS = [plots]
 $(VENV)/.with-docs: EXTRAS = [docs]
 $(VENV)/.with-bench: EXTRAS = [dask]
+
+$(VENV)-minimum/.with-minimum: pyproject.toml constraints-minimum.txt
+	$(PYTHON) -m venv $(VENV)-minimum
+	$(VENV)-minimum/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-minimum.txt \
+		-e '.[test-minimum]'
+	@touch $@
 
 $(VENV)/.with-%: pyproject.toml constraints.txt | $(VENV)/.created
 	$(PIP_INSTALL) -e '.$(EXTRAS)'

@@ -1,4 +1,4 @@
-"""Sphinx configuration: Markdown pages, the API from docstrings, a gallery. Needs no network."""
+"""Sphinx configuration: Markdown pages, API from docstrings, gallery. Needs no network."""
 
 import re
 from importlib.metadata import version as installed_version
@@ -24,7 +24,7 @@ myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
 
 html_theme = "furo"
-html_math_renderer = "mathml"  # browsers show it without a script, and so without a network
+html_math_renderer = "mathml"  # browsers render it without a script, so no network is needed
 html_title = "latently"
 html_static_path = ["static"]
 html_css_files = ["formulas.css"]
@@ -34,7 +34,7 @@ highlight_language = "python"
 
 autosummary_generate = True  # a page for each name in api.md
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the docstrings name the types
+autodoc_typehints = "none"  # types are in the docstrings
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True  # attributes that are properties are listed among the members too
@@ -60,7 +60,7 @@ def leave_out_scikit_learn(app, what, name, obj, skip, options):
     return None
 
 
-# What the converter from TeX does not know or takes for a letter: in its input, and in its output.
+# Replacements for what the TeX converter does not know or takes for a letter: in its input and its output.
 TEX = {
     r"\\arg\s*\\max": r"\\operatorname*{argmax}",
     r"\{aligned\}": "{align*}",
@@ -99,12 +99,16 @@ def write_displayed_formula(translator, node):
 
 
 def write_results(app):
-    """A page for each table that was run again, with its pictures, from the folder of reproductions."""
+    """Write a page for each reproduced table, with its figures, from the folder of reproductions."""
     folder = Path(app.srcdir).parent / "reproductions"
-    pages = sorted(folder.glob("*/*.md"), key=lambda path: [path.parent.name, *numbered(path.stem)])
-    contents = "# Reproduced tables and pictures\n\nAll full runs with seed 0, ours beside theirs.\n"
-    for document in dict.fromkeys(page.parent.name for page in pages):
-        entries = [f"{document}/{page.stem}" for page in pages if page.parent.name == document]
+    pages = sorted(
+        folder.glob("document_*/results/*.md"), key=lambda path: [document_of(path), *numbered(path.stem)]
+    )
+    contents = (
+        "# Reproduced tables and figures\n\nAll full runs with seed 0: our numbers and the published ones.\n"
+    )
+    for document in dict.fromkeys(map(document_of, pages)):
+        entries = [f"{document}/{page.stem}" for page in pages if document_of(page) == document]
         contents += "\n".join(
             ["", f"## Document {document}", "", "```{toctree}", ":maxdepth: 1", "", *entries, "```", ""]
         )
@@ -114,17 +118,22 @@ def write_results(app):
         for picture in sorted(page.parent.glob(f"{page.stem}*.png")):
             owner = max((other.stem for other in pages if picture.stem.startswith(other.stem)), key=len)
             if owner == page.stem:
-                text += f"\n![{picture.stem}](../../../../reproductions/{page.parent.name}/{picture.name})\n"
-        write(app, f"{page.parent.name}/{page.stem}", text)
+                text += f"\n![{picture.stem}](../../../../{picture.relative_to(folder.parent).as_posix()})\n"
+        write(app, f"{document_of(page)}/{page.stem}", text)
+
+
+def document_of(page):
+    """The number of the document, from reproductions/document_003/results/table-3.5.md."""
+    return page.parts[-3].removeprefix("document_")
 
 
 def numbered(name):
-    """Its numbers as numbers, so that table 3.10 comes after table 3.9."""
+    """Sort key with numbers as integers, so that table 3.10 comes after table 3.9."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def write(app, name, text):
-    """A page of results, unless it is there already, so that nothing is built in vain."""
+    """Write a page of results, unless it is unchanged, so that it is not rebuilt."""
     path = Path(app.srcdir, "generated", "results", f"{name}.md")
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text(encoding="utf-8") != text:

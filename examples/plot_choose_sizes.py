@@ -1,9 +1,9 @@
 """
-How many clusters, how many factors?
-====================================
+Selecting the numbers of components and factors by BIC
+======================================================
 
-BIC sets the likelihood against the number of free parameters, and is lowest for the model to take. On wines
-it finds the three cultivars, and a subspace of a few dimensions.
+BIC balances the likelihood against the number of free parameters; the model with the lowest BIC is selected.
+On the wine data it selects three components, one for each cultivar, and a subspace of a few dimensions.
 """
 
 from sklearn.datasets import load_wine
@@ -20,7 +20,7 @@ print(search.best_params_)
 display = search.plot()
 
 # %%
-# The best five of the grid:
+# The five best combinations of the grid:
 
 columns = ["n_components", "n_factors", "n_parameters", "log_likelihood", "bic"]
 search.table_.sort_values("rank").head()[columns].round(2)

@@ -1,9 +1,9 @@
 """
-New digits from parts
-=====================
+Generating digits from a factorisation
+======================================
 
-A factorisation takes images apart. With a density of the sources, new images can be put together: here from
-principal components, and from parts that can only be added.
+A factorisation decomposes images. With a density over the sources, new images can be generated: here from
+principal components and from non-negative parts.
 """
 
 from matplotlib import pyplot as plt
@@ -19,19 +19,19 @@ threes = X[y == 3] / 16
 
 density = GaussianMixture(3, random_state=0)
 models = {
-    "from principal components": SourceDensity(PCA(12), density).fit(threes),
-    "from parts": SourceDensity(NMF(12, random_state=0), density).fit(threes),
+    "PCA": SourceDensity(PCA(12), density).fit(threes),
+    "NMF": SourceDensity(NMF(12, random_state=0), density).fit(threes),
 }
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
 ImageGridDisplay(threes[:20], (8, 8), scale=None, n_columns=5).plot(axes[0])
-axes[0].set_title("written by people")
+axes[0].set_title("original")
 for ax, (name, model) in zip(axes[1:], models.items(), strict=True):
     drawn, _ = model.sample(20, random_state=0, truncate=True)
     ImageGridDisplay(drawn.clip(0, 1), (8, 8), scale=None, n_columns=5).plot(ax)
     ax.set_title(name)
 
 # %%
-# The sources of the threes on their two main axes, with the mixture that new sources are drawn from:
+# The sources on their first two principal axes, with the mixture from which new sources are sampled:
 
-display = PrincipalAxesDisplay.from_estimator(models["from principal components"], threes).plot()
+display = PrincipalAxesDisplay.from_estimator(models["PCA"], threes).plot()

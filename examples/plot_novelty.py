@@ -1,9 +1,10 @@
 """
-Telling the unknown
-===================
+Rejecting unknown classes
+=========================
 
-A classifier that knows the digits 0 to 4 is shown a 7. Posterior probabilities compare the classes it knows
-with one another, and are often sure of one. The density of the image tells whether it is any of them.
+A classifier trained on the digits 0 to 4 is applied to the digits 5 to 9. Posterior probabilities compare
+only the known classes, and are often close to one. The density of an image shows whether it belongs to any of
+them.
 """
 
 import numpy as np
@@ -23,14 +24,13 @@ classifier = PerClass(MFA(n_components=1, n_factors=8, noise="isotropic")).fit(X
 classifier = classifier.calibrate_rejection(X_held_out[::2], acceptance_rate=0.95)
 
 # %%
-# A line at the density that 95 of 100 known digits reach, and digits that took no part in setting it:
+# Log densities of held-out digits, and the threshold that accepts 95 % of the known digits:
 
 rows = {"0 to 4": X_held_out[1::2], "5 to 9": X[~known]}
 display = LikelihoodDisplay.from_estimator(classifier, rows).plot()
 
 # %%
-# How sure the classifier is of digits it has never seen, and which of them it takes for known ones all the
-# same:
+# How often the classifier is certain about unknown digits, and which of them it accepts nevertheless:
 
 sure = classifier.predict_proba(X[~known]).max(axis=1) > 0.99
 accepted = classifier.accepts(X[~known])

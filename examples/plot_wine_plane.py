@@ -2,9 +2,9 @@
 Clusters in a plane
 ===================
 
-178 wines, thirteen measurements of each, and no word about who grew them. A mixture of common factor
-analysers finds three clusters and the plane in which they lie, both at once. Colours are the true
-cultivars, which the model has not seen; ellipses and the lines between them are its own.
+A mixture of common factor analysers estimates three clusters of 178 wines with thirteen measurements, and the
+plane in which they lie, jointly. Colours show the true cultivars, which the model does not use; ellipses and
+decision boundaries are those of the model.
 """
 
 from sklearn.datasets import load_wine
@@ -17,18 +17,18 @@ from latently.plots import LatentDisplay, LoadingsDisplay
 
 wine = load_wine(as_frame=True)
 plane = make_pipeline(StandardScaler(), MCFA(3, n_factors=2, shared_covariance=True, random_state=0))
-plane.set_output(transform="pandas").fit(wine.data)  # tables between the steps keep the names of the features
+plane.set_output(transform="pandas").fit(wine.data)  # data frames between the steps keep the feature names
 
 cultivar = wine.target_names[wine.target]
 display = LatentDisplay.from_estimator(plane, wine.data, labels=cultivar).plot()
 
 # %%
-# What the two directions of the plane mean:
+# The loadings of the two factors:
 
 display = LoadingsDisplay.from_estimator(plane).plot()
 
 # %%
-# A plane is for looking at. Clusters themselves are found better in a few dimensions more:
+# A plane is useful for visualisation. Clusters are found more accurately with a few more factors:
 
 space = make_pipeline(StandardScaler(), MCFA(3, n_factors=4, random_state=0)).fit(wine.data)
 for name, model in {"plane": plane, "four dimensions": space}.items():

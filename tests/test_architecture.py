@@ -1,38 +1,48 @@
 """Imports point down: estimators -> distributions -> core -> backend, and each large library has its home."""
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "latently"
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "latently"
 
+FLOOR = {"estimators", "distributions", "core", "backend"}
 ESTIMATORS = {"mixture", "factorization", "supervised", "deep", "generate"}
-MODELS = ESTIMATORS | {"distributions", "core", "backend"}
+MODELS = ESTIMATORS | FLOOR
 
 # package: the packages of latently that it may import besides itself
 MAY_IMPORT = {
     "backend": set(),
     "core": {"backend"},
     "distributions": {"core", "backend"},
-    **{name: MODELS for name in ESTIMATORS},
+    "training": {"core", "backend"},
+    "estimators": FLOOR,
+    "mixture": FLOOR,
+    "factorization": FLOOR,
+    "supervised": FLOOR | {"mixture"},
+    "deep": FLOOR | {"mixture", "training"},
+    "generate": FLOOR | {"factorization"},
     "datasets": set(),
     "metrics": {"backend"},
     "selection": MODELS | {"metrics", "plots"},
     "plots": {"metrics"},
     "report": MODELS | {"plots", "metrics", "selection"},
-    "reproductions": MODELS | {"plots", "metrics", "selection", "datasets"},
-    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "reproductions", "saved"},
+    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "saved"},
 }
 
 # library: (where it may be imported at all, where of these only inside a function)
 HOMES = {
-    "sklearn": (ESTIMATORS | {"selection", "metrics", "datasets", "reproductions"}, set()),
-    "torch": ({"deep", "backend"}, {"backend"}),
+    "sklearn": (ESTIMATORS | {"estimators", "selection", "metrics", "datasets"}, set()),
+    "torch": ({"training", "deep", "backend"}, {"backend"}),
     "dask": ({"core.sweep_dask"}, set()),
     "distributed": ({"core.sweep_dask"}, set()),
     "matplotlib": ({"plots"}, set()),
@@ -79,12 +89,17 @@ def violations(text: str, module: str, is_package: bool = False) -> list[str]:
     for name, line, lazy in imports(text, module, is_package):
         where = f"{module}, line {line}: {name}"
         parts = name.split(".")
+        if parts[0] == "reproductions":
+            found.append(f"{where} is not installed with latently")
+            continue
         if parts[0] == "latently":
             target = parts[1] if len(parts) > 1 else ""
             if package not in MAY_IMPORT or target == package:  # a module of the root may import anything
                 continue
             if target not in MAY_IMPORT[package]:
                 found.append(f"{where} is not below {package}")
+            elif any(part.startswith("_") for part in parts[2:]):
+                found.append(f"{where} is private to {target}")
             continue
         for library, (homes, lazy_homes) in HOMES.items():
             if library not in parts:  # anywhere in the name: array_api_compat.torch loads torch
@@ -128,6 +143,11 @@ def test_every_package_has_a_rule() -> None:
         ("latently.core.io", "def f():\n    import latently.mixture.mfa"),
         ("latently.core.io", "from importlib import import_module\nimport_module('latently.mixture')"),
         ("latently.distributions.gaussian", "from latently.mixture import MFA"),
+        ("latently.estimators.fitting", "from latently.mixture import MFA"),
+        ("latently.factorization.nmf", "from latently.mixture.base import MixtureEstimator"),
+        ("latently.supervised.mfm", "from latently.mixture._private import something"),
+        ("latently.supervised.mfm", "from latently.mixture.base import _something"),
+        ("latently.report.page", "from latently.plots import _style"),
         ("latently.distributions.gaussian", "import sklearn"),
         ("latently.core.block", "from sklearn.base import BaseEstimator"),
         ("latently.mixture.mfa", "from latently.plots import history"),
@@ -140,6 +160,7 @@ def test_every_package_has_a_rule() -> None:
         ("latently.core.sweep", "from distributed import Client"),
         ("latently.metrics.scores", "import matplotlib.pyplot as plt"),
         ("latently.plots.history", "from latently.report import write"),
+        ("latently.cli.commands", "def f():\n    from reproductions import available"),
     ],
 )
 def test_checker_finds_a_forbidden_import(module: str, text: str) -> None:
@@ -156,6 +177,8 @@ def test_checker_finds_a_forbidden_import(module: str, text: str) -> None:
         ("latently.supervised.mfm", "from latently.mixture import MFA"),
         ("latently.backend.placement", "def f():\n    import torch"),
         ("latently.deep.vae", "import torch"),
+        ("latently.training.loop", "import torch"),
+        ("latently.plots.latent", "from latently.plots._style import colours"),
         ("latently.report.page", "from latently.plots import history"),
     ],
 )
@@ -173,6 +196,33 @@ def test_root_may_import_every_package_but_no_large_library() -> None:
     assert violations("import torch", "latently", is_package=True)
 
 
+def is_public(name: str) -> bool:
+    """Whether a package of latently lists the name; whole modules would let private names through."""
+    package, _, last = name.rpartition(".")
+    return package.count(".") == 1 and last in getattr(importlib.import_module(package), "__all__", ())
+
+
+def test_reproductions_import_public_names_only() -> None:
+    paths = sorted((ROOT / "reproductions").rglob("*.py"))
+    found = [
+        f"{path.relative_to(ROOT)}, line {line}: {name} is not public"
+        for path in paths
+        for name, line, _ in imports(path.read_text(encoding="utf-8"), path.stem)
+        if name.split(".")[0] == "latently" and not is_public(name)
+    ]
+    assert len(paths) > 30
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["latently", "latently.mixture", "latently.plots._style.LINES", "latently.plots.latent.draw_groups"],
+)
+def test_modules_and_what_they_keep_to_themselves_are_not_public(name: str) -> None:
+    assert not is_public(name)
+    assert is_public("latently.plots.image_grid")
+
+
 def test_import_latently_loads_no_optional_library() -> None:
     program = (
         "import sys, latently, latently.mixture\n"
@@ -181,3 +231,30 @@ def test_import_latently_loads_no_optional_library() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.split() == []
+
+
+def public_estimators() -> list[type]:
+    """Every estimator class that the packages of models export."""
+    packages = [importlib.import_module(f"latently.{name}") for name in sorted(ESTIMATORS)]
+    return [getattr(package, name) for package in packages for name in package.__all__]
+
+
+@pytest.mark.parametrize("cls", public_estimators(), ids=lambda cls: cls.__name__)
+def test_estimators_are_shallow(cls: type) -> None:
+    """At most four classes of ours in a line of inheritance, and no constructor written by hand."""
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("latently.")]
+    assert len(ours) <= 4, [base.__name__ for base in ours]
+    assert is_dataclass(cls)  # so that the constructor is made of the fields
+
+
+@pytest.mark.parametrize("cls", public_estimators(), ids=lambda cls: cls.__name__)
+def test_every_parameter_is_documented(cls: type) -> None:
+    """Each constructor parameter has an entry in the docstring, where inherited ones are filled in."""
+    section = re.search(
+        r"^Parameters\n-+\n(.*?)(?=\n\n\S[^\n]*\n-+\n|\Z)", cls.__doc__ or "", re.DOTALL | re.MULTILINE
+    )
+    assert section is not None
+    entries = re.findall(r"^(\S[^\n]*?)(?: :.*)?$", section.group(1), re.MULTILINE)
+    documented = {name for entry in entries for name in entry.split(", ")}
+    assert {field.name for field in fields(cls) if field.init} == documented  # type: ignore[arg-type]
+    assert "{" not in re.sub(r"\{[^{}]*\"[^{}]*\}", "", section.group(1))  # no placeholder was left

@@ -129,7 +129,9 @@ def test_damaged_file_is_refused(toy, damage):
             np.savez(path, X=np.eye(2), y=np.arange(2))
         case "pickle":
             np.savez(path, X=np.array([{}], dtype=object))
-    with pytest.raises(ValueError, match=r"toy\.npz.* is damaged or another file.*Replace it") as caught:
+    with pytest.raises(
+        ValueError, match=r"toy\.npz.* is damaged or not the expected file.*Replace or remove it"
+    ) as caught:
         load("toy", toy)
     assert CATALOGUE["toy"].sha256 in str(caught.value)
     assert hashlib.sha256(path.read_bytes()).hexdigest() in str(caught.value)
@@ -226,7 +228,7 @@ def test_changed_bundled_copy_is_refused(monkeypatch):
         return {**arrays, "X": arrays["X"] + 1e-9}
 
     monkeypatch.setitem(CATALOGUE, "iris", dataclasses.replace(CATALOGUE["iris"], bundled=changed))
-    with pytest.raises(ValueError, match="scikit-learn's copy of 'iris' is not the set"):
+    with pytest.raises(ValueError, match="scikit-learn's copy of 'iris' does not match the checksum"):
         load("iris")
 
 
@@ -263,7 +265,7 @@ def test_kept_download_is_checked_too(public_toy):
     folder, _ = public_toy
     load("toy", folder)
     np.savez(folder / "toy.npz", **{**TOY, "y_test": np.array([1])})
-    with pytest.raises(ValueError, match="is damaged or another file"):
+    with pytest.raises(ValueError, match="is damaged or not the expected file"):
         load("toy", folder)
 
 
@@ -284,7 +286,7 @@ def test_another_set_is_refused_and_not_kept(public_toy, monkeypatch, change):
     folder, _ = public_toy
     wrong = dataclasses.replace(CATALOGUE["toy"], download=lambda scratch: {**TOY, **change})
     monkeypatch.setitem(CATALOGUE, "toy", wrong)
-    with pytest.raises(ValueError, match="public copy of 'toy' is not the set that latently knows"):
+    with pytest.raises(ValueError, match="public copy of 'toy' does not match the checksum"):
         load("toy", folder)
     assert list(folder.iterdir()) == []
 
@@ -535,6 +537,16 @@ def test_noisy_seeds(monkeypatch):
     assert np.array_equal(data.X[:, :7], arrays["X"])
     assert data.X[:, 7:].min() >= 0 and 1.9 < data.X[:, 7:].max() <= 2
     assert data.feature_names.tolist() == names + [f"noise_{i}" for i in range(1, 31)]
-    assert data.name == "noisy_seeds" and "30 columns of uniform noise" in data.description
+    assert data.name == "noisy_seeds" and "30 uniform noise features" in data.description
     assert load_noisy_seeds(2, random_state=0).X.shape == (210, 9)
     assert np.array_equal(data.X, load_noisy_seeds(random_state=0).X)
+
+
+@pytest.mark.parametrize("load", [load_three_gaussians, load_two_mode_class, load_bars])
+def test_generators_take_every_kind_of_seed(load):
+    """The same seed gives the same rows, and a generator that is passed on gives others."""
+    one, again = (load(random_state=np.random.default_rng(3)).X for _ in range(2))
+    np.testing.assert_array_equal(one, again)
+    rng = np.random.default_rng(3)
+    np.testing.assert_array_equal(load(random_state=rng).X, one)
+    assert not np.array_equal(load(random_state=rng).X, one)

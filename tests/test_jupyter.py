@@ -79,9 +79,9 @@ def summary(model):
 # -- summaries ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", saved._HOMES)
+@pytest.mark.parametrize("name", saved.KNOWN_CLASSES)
 def test_every_model_has_a_summary(name):
-    cls = getattr(importlib.import_module(saved._HOMES[name]), name)
+    cls = getattr(importlib.import_module(saved.KNOWN_CLASSES[name]), name)
     assert cls._repr_html_inner is notebook.html
     assert cls._repr_mimebundle_ is notebook.mimebundle
 

@@ -122,10 +122,10 @@ def test_rows_without_weight_change_nothing():
         (([], []), "labels_true .*at least one row"),
         (([[0], [1]], [0, 1]), r"labels_true must have shape \(n_samples,\), not \(2, 1\)"),
         (([0, 1], [[0, 1]]), r"labels_pred must have shape"),
-        (([0, np.nan], [0, 1]), "labels_true .*none missing: .*NaN"),
-        (([0, 1], np.array(["a", np.nan], dtype=object)), "labels_pred .*none missing: .*NaN"),
-        (([0, 1], np.array(["a", None], dtype=object)), "labels_pred .*none missing: .*None"),
-        ((np.array([0, "a"], dtype=object), [0, 1]), "labels_true must hold labels of one kind"),
+        (([0, np.nan], [0, 1]), "labels_true .*no missing labels: .*NaN"),
+        (([0, 1], np.array(["a", np.nan], dtype=object)), "labels_pred .*no missing labels: .*NaN"),
+        (([0, 1], np.array(["a", None], dtype=object)), "labels_pred .*no missing labels: .*None"),
+        ((np.array([0, "a"], dtype=object), [0, 1]), "labels_true must have labels of one type"),
     ],
 )
 def test_bad_labels_are_named(measure, arguments, message):
@@ -140,7 +140,7 @@ def test_bad_labels_are_named(measure, arguments, message):
         ([1, -1], "sample_weight must not be negative"),
         ([0, 0], "sample_weight is zero for every row"),
         ([1, np.nan], "sample_weight contains NaN"),
-        ([1e308, 1e308], "sample_weight sums to more than float64 can hold"),
+        ([1e308, 1e308], "the sum of sample_weight overflows float64"),
     ],
 )
 def test_bad_weights_are_named(weights, message):

@@ -193,7 +193,7 @@ def test_wrong_arguments_of_factors_are_told(arguments, message):
 
 
 def test_one_factor_makes_no_plane(wine):
-    with pytest.raises(ValueError, match="two factors at least, and this one has 1"):
+    with pytest.raises(ValueError, match="at least two factors, but this one has 1"):
         LatentDisplay.from_estimator(FactorAnalysis(1).fit(wine[0]), wine[0])
 
 
@@ -239,13 +239,13 @@ def test_many_features_are_named_now_and_then():
 
 def test_wrong_loadings_are_told(wine):
     X, _ = wine
-    with pytest.raises(TypeError, match="this GaussianMixture has neither"):
+    with pytest.raises(TypeError, match="GaussianMixture has neither"):
         LoadingsDisplay.from_estimator(GaussianMixture(1).fit(X))
     with pytest.raises(ValueError, match="no factors"):
         LoadingsDisplay.from_estimator(MFA(1, 0).fit(X))
     with pytest.raises(ValueError, match="feature_names must have 13 entries, not 2"):
         LoadingsDisplay.from_estimator(FactorAnalysis(1).fit(X), feature_names=["a", "b"])
-    with pytest.raises(ValueError, match="ax must hold 3 axes"):
+    with pytest.raises(ValueError, match="ax must be 3 axes"):
         LoadingsDisplay(np.zeros((3, 2, 1))).plot(Figure().subplots())
 
 
@@ -293,7 +293,7 @@ def test_classes_are_named_with_their_rows(wine):
 def test_wrong_responsibilities_are_told(wine):
     with pytest.raises(TypeError, match="StandardScaler has none"):
         ResponsibilitiesDisplay.from_estimator(StandardScaler().fit(wine[0]), wine[0])
-    with pytest.raises(ValueError, match="a column for each of the 3 names"):
+    with pytest.raises(ValueError, match="one column for each of the 3 names"):
         ResponsibilitiesDisplay(np.ones((4, 2)), names="abc")
     with pytest.raises(ValueError, match="sure_from must be a probability"):
         ResponsibilitiesDisplay(np.ones((4, 1)), names="a", sure_from=90)
@@ -348,7 +348,7 @@ def test_without_threshold_all_rows_are_accepted(wine):
 
 def test_wrong_arguments_of_log_densities_are_told(wine):
     model = MFA(1, 1).fit(wine[0])
-    with pytest.raises(ValueError, match="acceptance_rate must be a share"):
+    with pytest.raises(ValueError, match="acceptance_rate must be greater than 0"):
         LikelihoodDisplay.from_estimator(model, wine[0], acceptance_rate=95)
     with pytest.raises(ValueError, match="at least one set"):
         LikelihoodDisplay.from_estimator(model, {})

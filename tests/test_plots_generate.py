@@ -195,7 +195,7 @@ def test_as_many_ellipses_as_components():
 
 
 def test_rows_that_cannot_be_shown():
-    with pytest.raises(ValueError, match="two features at least"):
+    with pytest.raises(ValueError, match="at least two rows and two features"):
         PrincipalAxesDisplay(X[:, :1])
     with pytest.raises(ValueError, match="finite numbers"):
         PrincipalAxesDisplay(np.where(X > 4, np.nan, X))
@@ -223,9 +223,9 @@ def test_convergence():
 
 def test_nothing_converged():
     known = GaussianMixture.from_parameters(weights=[1.0], means=np.zeros((1, 2)), covariances=np.eye(2))
-    with pytest.raises(ValueError, match="holds no objectives"):
+    with pytest.raises(ValueError, match="contains no objectives"):
         ConvergenceDisplay.from_estimator(known)
     with pytest.raises(TypeError, match="no history_"):
         ConvergenceDisplay.from_estimator(PCA(2).fit(X))
-    with pytest.raises(ValueError, match="one history at least"):
+    with pytest.raises(ValueError, match="at least one history"):
         ConvergenceDisplay({})

@@ -17,10 +17,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, LeaveOneOut
 
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, GaussianMixture
-from latently.selection import Selection, select
+from latently.selection import CRITERIA, Selection, select
 from latently.selection.nesting import is_nested, start_from
 
 GRID = {"n_components": [1, 2, 3], "n_factors": [1, 2]}
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def groups(n=90, D=5, seed=0):
@@ -252,7 +253,7 @@ def test_a_poor_optimum_is_mended_from_a_nested_model(X, criterion):
         column = "held_out_log_likelihood"
         assert (table[column][at_three] > poor[column][at_three] + 1).all()
     assert all(model.means_init is None for model in mended.estimators_)
-    assert "began at a smaller model" in repr(mended)
+    assert "restarted from a smaller model" in repr(mended)
 
 
 class PoorWithSeedZero(GaussianMixture):
@@ -373,7 +374,10 @@ def test_warnings_of_several_kinds_are_listed(X):
         ({"grid": {"n_components": []}}, "grid must be a dict"),
         ({"grid": {"n_components": 3}}, "grid must be a dict"),
         ({"grid": 3}, "grid must be a dict"),
-        ({"grid": {"n_clusters": [2]}}, "'n_clusters', which MFA has not; it has accelerate"),
+        (
+            {"grid": {"n_clusters": [2]}},
+            "'n_clusters', which MFA does not have; its parameters are accelerate",
+        ),
         ({"grid": {"checkpoint": ["a"]}}, "checkpoint"),
         ({"estimator": MFA(checkpoint="a")}, "checkpoint"),
         ({"n_jobs": 0}, "n_jobs must be None"),
@@ -503,7 +507,7 @@ def test_one_heat_map_for_each_value_of_a_third_parameter(X):
     assert [ax.get_title() for ax in axes] == ["shared_noise = False", "shared_noise = True"]
     assert sum(len(ax.patches) > 0 for ax in axes) == 1  # the best cell is in one of them
     assert list(display.groups) == ["shared_noise = False", "shared_noise = True"]
-    with pytest.raises(ValueError, match="ax must hold 2 axes"):
+    with pytest.raises(ValueError, match="ax must be 2 axes"):
         found.plot(figure.subplots())
 
 
@@ -537,3 +541,31 @@ def test_cells_that_are_not_there_are_gaps(X):
     display = select(MFA(n_init=2, tol=1e-6), X, grid, n_jobs=1).plot(Figure().subplots())
     assert display.x_values == [1, 2] and display.y_values == [1, 2]  # nine factors failed
     assert np.isnan(display.groups[""]).tolist() == [[False, False], [False, True]]
+
+
+# -- the table of criteria -------------------------------------------------------------------------------
+
+
+def test_documentation_lists_every_criterion_and_no_other():
+    [choices] = re.findall(r"criterion : \{(.*?)\}", select.__doc__)
+    assert choices.replace('"', "").split(", ") == list(CRITERIA)
+    page = (ROOT / "docs" / "selection.md").read_text(encoding="utf-8")
+    rows = re.findall(r'^\| `"(\w+)"` \|.*\| (\w+) \|$', page, re.M)
+    assert rows == [(name, kind.direction.split()[0]) for name, kind in CRITERIA.items()]
+
+
+def test_the_command_line_lists_every_criterion(capsys):
+    from latently.cli import main
+
+    main(["select", "--help"])
+    text = capsys.readouterr().out
+    assert [name for name in CRITERIA if f"{name}:" not in text] == []
+
+
+def test_criteria_are_known_without_anything_large():
+    program = (
+        "import sys\nfrom latently.selection import CRITERIA\n"
+        "print(*{'numpy', 'sklearn', 'pandas', 'scipy'} & sys.modules.keys(), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.split() == []

@@ -1,13 +1,13 @@
-"""How well clusters agree with known classes, and reconstructions with rows.
+"""Agreement of clusters with known classes, and of reconstructions with rows.
 
     n_ck = weight of the rows of class c in cluster k,    n = their sum
 
     accuracy = max over one-to-one assignments a of  sum_k n_{a(k) k} / n
     purity   = sum_k max_c n_ck / n
 
-Names of clusters mean nothing, so no measure of them changes when classes or clusters are renamed.
+Cluster labels are arbitrary, so no measure changes when classes or clusters are renamed.
 
-    signal to error = 20 log10 of the mean over rows of norm(x) / norm(x_hat - x)
+    signal-to-error ratio = 20 log10 of the mean over rows of norm(x) / norm(x_hat - x)
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ __all__ = [
 
 
 def clustering_accuracy(labels_true, labels_pred, *, sample_weight=None):
-    """Share of the rows whose cluster is assigned to their class, at the best one-to-one assignment.
+    """Fraction of rows whose cluster is matched to their class, under the best one-to-one matching.
 
-    There may be more clusters than classes, or fewer; the rows of those left over count as wrong.
+    There may be more or fewer clusters than classes; rows of unmatched clusters or classes count as errors.
 
     Parameters
     ----------
     labels_true : array-like of shape (n_samples,)
         Classes: integers, strings or booleans.
     labels_pred : array-like of shape (n_samples,)
-        Clusters, likewise; their names need not be those of the classes.
+        Cluster labels; they need not be the names of the classes.
     sample_weight : array-like of shape (n_samples,), optional
 
     Returns
     -------
     float
-        In (0, 1]; 1 if clusters and classes are the same up to their names.
+        In (0, 1]; 1 if clusters and classes are identical up to renaming.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def clustering_accuracy(labels_true, labels_pred, *, sample_weight=None):
 
 
 def error_rate(labels_true, labels_pred, *, sample_weight=None):
-    """Share of the rows that the best one-to-one assignment gets wrong: 1 - `clustering_accuracy`.
+    """Fraction of errors under the best one-to-one matching: 1 - `clustering_accuracy`.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ def error_rate(labels_true, labels_pred, *, sample_weight=None):
 
 
 def purity(labels_true, labels_pred, *, sample_weight=None):
-    """Share of the rows that are of the most frequent class of their cluster.
+    """Fraction of rows that belong to the most frequent class of their cluster.
 
-    Several clusters may take the same class, so purity is never below `clustering_accuracy`, and one
-    cluster per row has purity 1: compare it at equal numbers of clusters only.
+    Several clusters may match the same class, so purity is never below `clustering_accuracy`, and one
+    cluster per row has purity 1: compare it only for equal numbers of clusters.
 
     Parameters
     ----------
@@ -107,11 +107,11 @@ def purity(labels_true, labels_pred, *, sample_weight=None):
 
 
 def signal_to_error_ratio(X, X_hat):
-    """How large rows are beside the errors of their reconstructions, in decibels.
+    """Norm of rows relative to the norm of their reconstruction errors, in decibels.
 
-    It is 20 log10 of the mean over rows of norm(x) / norm(x_hat - x): a mean of ratios, which one good
-    reconstruction can decide. A row that is reconstructed without error makes it infinite; rows of zeros have
-    the ratio 0 whatever becomes of them.
+    It is 20 log10 of the mean over rows of norm(x) / norm(x_hat - x): a mean of ratios, which a single good
+    reconstruction can dominate. A row reconstructed without error makes it infinite; rows of zeros have the
+    ratio 0, whatever their reconstruction.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def signal_to_error_ratio(X, X_hat):
     Returns
     -------
     float
-        Higher is better; inf if a row that is not zero comes back without error, -inf if all rows are zero.
+        Higher is better; inf if a nonzero row is reconstructed without error, -inf if all rows are zero.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def signal_to_error_ratio(X, X_hat):
     X_hat = check_array(X_hat, dtype=np.float64, input_name="X_hat")
     if X.shape != X_hat.shape:
         raise ValueError(f"X_hat must have the shape of X, {X.shape}, not {X_hat.shape}")
-    # each row in its own units, so that no square overflows or is lost
+    # scale each row by its largest entry, so that no square overflows or underflows
     size = np.max(np.abs(X), axis=1)
     filled = size > 0
     if not filled.any():
@@ -148,12 +148,12 @@ def signal_to_error_ratio(X, X_hat):
 
 
 def _share(part, table):
-    # exact sums, so that a perfect agreement is 1 and not a rounding error below or above it
+    # exact sums, so that perfect agreement is exactly 1
     return math.fsum(part) / math.fsum(table.ravel())
 
 
 def _weights_by_class_and_cluster(labels_true, labels_pred, sample_weight):
-    """(n_classes, n_clusters) total weight of the rows of every class in every cluster."""
+    """(n_classes, n_clusters) total weight of the rows of each class in each cluster."""
     n_classes, classes = _codes(labels_true, "labels_true")
     n_clusters, clusters = _codes(labels_pred, "labels_pred")
     check_consistent_length(classes, clusters)
@@ -163,22 +163,22 @@ def _weights_by_class_and_cluster(labels_true, labels_pred, sample_weight):
 
 
 def _codes(labels, name):
-    """How many different labels there are, and for every row the number of its own, from 0."""
+    """Number of distinct labels, and the integer code of each row's label, from 0."""
     try:
         labels = check_array(labels, ensure_2d=False, dtype=None, input_name=name)
     except ValueError as error:
         raise ValueError(
-            f"{name} must be one label per row, at least one row, none missing: {error}"
+            f"{name} must have one label per row, at least one row and no missing labels: {error}"
         ) from None
     if labels.ndim != 1:
         raise ValueError(f"{name} must have shape (n_samples,), not {labels.shape}")
     if labels.dtype == object and any(label is None for label in labels):
-        raise ValueError(f"{name} must be one label per row, none missing: it contains None")
+        raise ValueError(f"{name} must have one label per row and no missing labels: it contains None")
     try:
         different, codes = np.unique(labels, return_inverse=True)
     except TypeError:
         raise ValueError(
-            f"{name} must hold labels of one kind, such as integers or strings, not a mix"
+            f"{name} must have labels of one type, such as integers or strings, not a mixture"
         ) from None
     return len(different), codes
 
@@ -194,8 +194,8 @@ def _checked_weights(sample_weight, rows):
     if (weights < 0).any():
         raise ValueError("sample_weight must not be negative")
     if not weights.any():
-        raise ValueError("sample_weight is zero for every row, so there is nothing to weigh")
+        raise ValueError("sample_weight is zero for every row; at least one weight must be positive")
     with np.errstate(over="ignore"):
         if not np.isfinite(weights.sum()):
-            raise ValueError("sample_weight sums to more than float64 can hold; rescale it")
+            raise ValueError("the sum of sample_weight overflows float64; rescale the weights")
     return weights

@@ -9,7 +9,7 @@ from latently.core.io import ModelFileError
 from latently.estimators import saving
 
 # Which class a file may name, and where it lives. A file never decides what is imported.
-_HOMES = {
+KNOWN_CLASSES = {
     "GaussianMixture": "latently.mixture",
     "FactorAnalysis": "latently.mixture",
     "PPCA": "latently.mixture",
@@ -70,8 +70,8 @@ def load(path):
 def _class_named(name):
     if not _is_known(name):
         raise ValueError(f"this version of latently has no {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(KNOWN_CLASSES[name]), name)
 
 
 def _is_known(name):
-    return isinstance(name, str) and name in _HOMES
+    return isinstance(name, str) and name in KNOWN_CLASSES

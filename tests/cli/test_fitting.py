@@ -13,6 +13,7 @@ import pytest
 import latently as library
 from latently.cli.models import MODELS, numbers_in
 from latently.core import io
+from latently.selection import CRITERIA
 from tests.cli.conftest import make_table
 
 
@@ -112,11 +113,37 @@ def test_select_shows_and_keeps_the_best(latently, data, tmp_path):
     assert len(facts["selection"]) == 2 and facts["criterion"] == "bic"
 
 
-@pytest.mark.parametrize("criterion", ["aic", "icl", "log_likelihood"])
-def test_select_by_other_criteria(latently, data, tmp_path, criterion):
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_select_by_every_criterion(latently, data, tmp_path, criterion):
     select = ["select", data, "-m", "gaussian-mixture", "-k", "1,2", "--max-iter", 20, "-o", tmp_path / "m"]
     facts = facts_of(latently(*select, "--criterion", criterion, "--json"))
     assert facts["criterion"] == criterion and facts["n_components"] == 2
+    latently("report", tmp_path / "m", data)
+    assert CRITERIA[criterion].label in (tmp_path / "m" / "report.html").read_text()
+
+
+def test_parts_are_chosen_by_entries_held_out(latently, tmp_path):
+    rng = np.random.default_rng(2)
+    parts = rng.gamma(1.0, size=(2, 8)) * (rng.random((2, 8)) < 0.6) + 0.02
+    X = np.abs(rng.gamma(1.0, size=(50, 2)) @ parts + 0.05 * rng.normal(size=(50, 8)))
+    np.save(tmp_path / "a.npy", X)
+    select = ["select", tmp_path / "a.npy", "-m", "nmf", "-k", "1..3", "--option", "alpha_W=1e-4"]
+    answer = latently(*select, "--criterion", "entries", "-o", tmp_path / "m")
+    table = pd.read_csv(tmp_path / "m" / "selection.csv")
+    assert library.load(tmp_path / "m" / "model.latently").n_components == 2
+    assert table["held_out_error"].idxmin() == 1 and table["bic"].isna().all()
+    assert answer.out.split()[:4] == ["rank", "components", "held_out_error", "converged"]
+    assert "by entries" in answer.out
+    latently("report", tmp_path / "m", tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    ("model", "criterion", "cure"),
+    [("nmf", "bic", "choose entries"), ("bnmf", "entries", "use fit"), ("mjfa", "entries", "use fit")],
+)
+def test_a_criterion_that_does_not_serve_the_model(latently, model, criterion, cure):
+    answer = latently("select", "a.csv", "-m", model, "--criterion", criterion, code=2)
+    assert f"sizes of {model} cannot be chosen by" in answer.err and cure in answer.err
 
 
 def test_what_is_not_given_is_chosen(latently, data, tmp_path):
@@ -254,7 +281,7 @@ def test_units_do_not_matter_to_factor_analysis(latently, tmp_path, table):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npy"])
 def test_disk_and_memory_agree(latently, tmp_path, table, kind, monkeypatch):
-    monkeypatch.setattr("latently.cli.tables.CELLS", 100)
+    monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 100)
     path = tmp_path / f"a.{kind}"
     holed = table.mask(np.random.default_rng(0).random(table.shape) < 0.05)
     write = {
@@ -279,7 +306,8 @@ def test_labels_and_criteria_of_rows_on_disk(latently, data, tmp_path):
     assert facts_of(latently(*fit, "-o", tmp_path / "m"))["clustering_accuracy"] > 0.9
     assert facts_of(latently(*fit, "-m", "mjfa", "-o", tmp_path / "n"))["training_accuracy"] > 0.9
     select = ["select", data, "-m", "ppca", "-q", "1,2", "--from-disk", "-o", tmp_path / "s"]
-    assert "--in-memory" in latently(*select, "--criterion", "log_likelihood", code=1).err
+    for criterion in ("log_likelihood", "entries"):
+        assert "--in-memory" in latently(*select, "--criterion", criterion, code=1).err
     latently(*select)
 
 

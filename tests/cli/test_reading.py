@@ -8,17 +8,18 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from latently.cli.preparation import MISSING, numbers_of, survey
+from latently.cli.preparation import survey
 from latently.cli.speaking import Voice
-from latently.cli.tables import Reading, open_table
+from latently.cli.tables import Reading, frames_of, open_table
+from latently.core.sources import MISSING, numbers_of
 
 
 def numbers_in(path, **reading):
     """All numbers of a table, by name, and what was noted."""
-    voice = Voice()
-    table = open_table(path, Reading(**reading), voice)
-    decimal = table.dialect.decimal if table.dialect else "."
-    blocks = [numbers_of(frame, MISSING, decimal)[0] for frame in table.read(voice, MISSING, [])]
+    with Voice() as voice:
+        table = open_table(path, Reading(**reading), voice)
+        decimal = table.dialect.decimal if table.dialect else "."
+        blocks = [numbers_of(frame, MISSING, decimal)[0] for frame in frames_of(table, voice, MISSING, [])]
     return pd.DataFrame(np.concatenate(blocks), columns=table.columns), voice.notes
 
 
@@ -26,7 +27,7 @@ def numbers_in(path, **reading):
 def pieces(request, monkeypatch):
     """Tables are read in frames of few cells, so that there are many."""
     if request.param:
-        monkeypatch.setattr("latently.cli.tables.CELLS", request.param)
+        monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * request.param)
 
 
 # -- text ------------------------------------------------------------------------------------------------

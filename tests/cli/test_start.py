@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-COMMANDS = "fit select predict score transform sample impute report reproduce datasets demo".split()
+COMMANDS = "fit select predict score transform sample impute report datasets demo".split()
 COMMAND = [sys.executable, "-m", "latently"]
 
 
@@ -73,7 +73,6 @@ def test_completion_script_and_names_of_models():
         ["select", "a.csv", "--model", "mjfa"],
         ["score", "model", "a.csv", "--accept", "1.5"],
         ["sample", "model", "-n", "0"],
-        ["reproduce", "999/table-1"],
     ],
     ids=" ".join,
 )

@@ -93,7 +93,7 @@ def test_pieces_make_no_difference(latently, fitted, monkeypatch):
     folder, data = fitted
     commands = [["predict"], ["score"], ["transform"], ["impute"]]
     whole = [latently(*command, folder, data).out for command in commands]
-    monkeypatch.setattr("latently.cli.tables.CELLS", 50)
+    monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 50)
     for command, before in zip(commands, whole, strict=True):
         found, expected = (
             pd.read_csv(io.StringIO(text)) for text in (latently(*command, folder, data).out, before)
@@ -141,7 +141,7 @@ def test_impute_fills_holes_and_nothing_else(latently, fitted, tmp_path):
 
 
 def test_impute_of_parquet(latently, fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr("latently.cli.tables.CELLS", 100)
+    monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 100)
     holed = pd.read_csv(fitted[1]).assign(b=pd.array([1] * 240, dtype="Int64"))
     holed.loc[203, "b"] = None  # no frame before has a hole
     holed.assign(word="x").to_parquet(tmp_path / "a.parquet")
@@ -167,7 +167,7 @@ def test_files_are_not_replaced_unless_asked(latently, fitted, tmp_path):
 
 
 def test_a_failure_half_way_writes_nothing(latently, fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr("latently.cli.tables.CELLS", 50)
+    monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 50)
     table = pd.read_csv(fitted[1], dtype=str)
     table.loc[200, "c"] = "oops"
     table.to_csv(tmp_path / "a.csv", index=False)
@@ -338,7 +338,7 @@ def test_report_hands_over_what_is_known(latently, tmp_path, written, monkeypatc
     assert (tmp_path / "m" / "report.html").read_text() == "page"
     assert "--force" in latently("report", tmp_path / "m", tmp_path / "a.csv", code=1).err
     monkeypatch.setattr("latently.cli.using.ROWS_IN_REPORT", 50)
-    monkeypatch.setattr("latently.cli.tables.CELLS", 200)
+    monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 200)
     answer = latently("report", tmp_path / "m", tmp_path / "a.csv", "-o", tmp_path / "r.html", "--json")
     some = written[1]
     assert len(some["X"]) == len(some["labels"]) == json.loads(answer.out)["rows"] == 50

@@ -19,8 +19,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import latently
 from latently.backend import placement
-from latently.core import source
 from latently.core.io import ModelFileError
+from latently.core.sources import chunks
 from latently.distributions.mixture import Mixture
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, starts
 from tests.contracts.models import rows
@@ -106,11 +106,11 @@ def fit(case, folder, **more):
     if in_file:
         np.save(folder / "x.npy", X)
     y = None if make is factors else y
-    source.CHUNK_BYTES = 60 * D * 8
+    chunks.CHUNK_BYTES = 60 * D * 8
     try:
         return make(**settings | more).fit(folder / "x.npy" if in_file else X, y, sample_weight=weight)
     finally:
-        source.CHUNK_BYTES = 64_000_000
+        chunks.CHUNK_BYTES = 64_000_000
 
 
 def fitted_attributes(estimator):

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
-from latently.core import source
+from latently.core.sources import chunks
 from latently.mixture import MFA
 from tests.contracts.models import ALL, assert_same, rows
 
@@ -53,7 +53,7 @@ def test_all_at_once_is_the_plain_fit_of_expanded_rows(model, place, accelerate,
     settings = {**SETTINGS, "accelerate": accelerate}
     plain = model.unfitted(2, 2, **settings)
     plain.fit(np.repeat(X, copies, axis=0), np.repeat(y, copies))
-    monkeypatch.setattr(source, "CHUNK_BYTES", 600)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 600)
     other = model.unfitted(2, 2, block_size=11, **settings)
     other.fit(place(X, tmp_path), y, sample_weight=copies)
     np.testing.assert_allclose(other.history_, plain.history_, rtol=1e-9)

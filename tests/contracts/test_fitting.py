@@ -25,7 +25,7 @@ def test_every_public_estimator_has_a_case():
         if isinstance(thing, type) and issubclass(thing, BaseEstimator)
     }
     assert public == {case.cls for case in CASES}
-    assert {cls.__name__ for cls in public} == set(saved._HOMES)
+    assert {cls.__name__ for cls in public} == set(saved.KNOWN_CLASSES)
 
 
 # -- parameters ---------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import latently
-from latently.core import source
 from latently.core.data import Data
+from latently.core.sources import chunks
 from latently.mixture import MFA, GaussianMixture
 from tests.contracts.models import BY_NAME, assert_same, rows
 
@@ -282,7 +282,7 @@ def test_history_is_the_likelihood_whatever_is_missing():
 
 
 def test_batches_may_be_sources(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "CHUNK_BYTES", 700)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 700)
     model = MODELS[2]
     X, y, weight, start = everything(model)
     here, there = model.started(start), model.started(start)
@@ -526,7 +526,7 @@ def test_mini_batches_of_sources(tmp_path, monkeypatch):
     here = MODELS[2].started(start, **settings).fit(X, y, sample_weight=weight)
     there = MODELS[2].started(start, **settings).fit(tmp_path / "x.npy", y, sample_weight=weight)
     assert_same_fit(there, here)  # all in one chunk
-    monkeypatch.setattr(source, "CHUNK_BYTES", 80 * D * 8)  # three chunks, whose rows stay together
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 80 * D * 8)  # three chunks, whose rows stay together
     for form in (tmp_path / "x.npy", [X[:100], X[100:]], lambda: iter([X])):
         chunked = MODELS[2].started(start, **settings).fit(form, y, sample_weight=weight)
         assert not np.array_equal(chunked.history_, here.history_)
@@ -535,7 +535,7 @@ def test_mini_batches_of_sources(tmp_path, monkeypatch):
 
 def test_a_chunk_of_a_single_row_counts_as_one(monkeypatch):
     X = problem(MODELS[0])[0]
-    monkeypatch.setattr(source, "CHUNK_BYTES", (N - 1) * D * 8)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", (N - 1) * D * 8)
     settings = {"batch_size": 60, "max_iter": 20, "tol": 0.0, "random_state": 0}
     here = GaussianMixture(1, **settings).fit(X)
     there = GaussianMixture(1, **settings).fit([X])

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from latently.core import source
+from latently.core.sources import chunks, open_source
 from latently.mixture import MCFA, MFA, PPCA, FactorAnalysis, GaussianMixture, starts
 from tests.contracts.models import rows
 
@@ -19,7 +19,7 @@ N, D = 600, 5
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(source, "CHUNK_BYTES", 4096)  # 102 rows of 5 float64
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4096)  # 102 rows of 5 float64
 
 
 # -- the same rows in many forms ---------------------------------------------------------------------------
@@ -182,9 +182,9 @@ def assert_same_fit(actual, expected, tolerance=1e-9):
 def test_the_rows_do_come_in_chunks(tmp_path, stored):
     for wide in (False, True):
         X = given("everything", wide).X
-        chunks = list(source.open_source(stored(tmp_path, X)).chunks())
-        assert len(chunks) >= 3
-        np.testing.assert_array_equal(np.concatenate(chunks), X)
+        pieces = list(open_source(stored(tmp_path, X)).chunks())
+        assert len(pieces) >= 3
+        np.testing.assert_array_equal(np.concatenate(pieces), X)
 
 
 def check_fit(stored, folder, name, what, wide):
@@ -241,7 +241,7 @@ def test_starts_see_the_same_sample(tmp_path, stored, monkeypatch):
 
 @pytest.mark.parametrize("chunk_bytes", [1, 500, 10**9])
 def test_the_size_of_chunks_does_not_matter(tmp_path, monkeypatch, chunk_bytes):
-    monkeypatch.setattr(source, "CHUNK_BYTES", chunk_bytes)  # at least one row
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk_bytes)  # at least one row
     data = given("everything")
     X, *more = (array[:90] for array in (data.X, data.y, data.weight))
     assert_same_fit(MODELS["GMM-full"]().fit(in_npy(tmp_path, X), *more), MODELS["GMM-full"]().fit(X, *more))
@@ -505,7 +505,7 @@ import sys
 import numpy as np
 import sklearn.cluster
 from latently.backend import placement
-from latently.core import source
+from latently.core.sources import RowWriter, chunks
 from latently.mixture import MFA
 
 def peak():
@@ -513,12 +513,12 @@ def peak():
 
 small = sys.argv[1] == "small"
 if small:
-    source.CHUNK_BYTES = placement.BLOCK_BYTES = 4_000_000
+    chunks.CHUNK_BYTES = placement.BLOCK_BYTES = 4_000_000
 D = 50
 rng = np.random.default_rng(0)
 block = rng.normal(size=(20_000, D)) * np.arange(1, D + 1)
 block[rng.random(block.shape) < 0.001] = np.nan
-with source.RowWriter("x.npy") as file:
+with RowWriter("x.npy") as file:
     for _ in range(8 if small else 50):
         file.write(block)
         block = np.roll(block, 1, axis=0) + 0.5

@@ -14,15 +14,14 @@ import pytest
 import scipy.sparse
 import torch
 
-from latently.core import source
-from latently.core.source import RowWriter, Source, ahead, open_source
+from latently.core.sources import RowWriter, Source, ahead, chunks, open_source, packages
 
 N, D = 1000, 7
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(source, "CHUNK_BYTES", 4096)  # 73 rows of 7 float64
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4096)  # 73 rows of 7 float64
 
 
 def values(dtype="float64", n=N, d=D):
@@ -39,13 +38,13 @@ def frame(X):
 
 def read(opened):
     """All rows; every chunk must be as promised."""
-    chunks = list(opened.chunks())
-    for chunk in chunks:
+    pieces = list(opened.chunks())
+    for chunk in pieces:
         assert type(chunk) is np.ndarray
         assert chunk.ndim == 2 and chunk.shape[0] >= 1 and chunk.shape[1] == opened.n_features
-        assert chunk.nbytes <= source.CHUNK_BYTES or len(chunk) == 1
+        assert chunk.nbytes <= chunks.CHUNK_BYTES or len(chunk) == 1
         assert chunk.flags.c_contiguous and chunk.flags.writeable and chunk.dtype.isnative
-    return np.concatenate(chunks)
+    return np.concatenate(pieces)
 
 
 def assert_gives(opened, X, *, n_rows=True, exact=True):
@@ -132,13 +131,12 @@ def memory_for(reading, folder):
         pytest.skip("reads the memory in use from /proc")
     program = f"""
 import numpy as np
-from latently.core import source
-from latently.core.source import open_source, ahead
+from latently.core.sources import ahead, chunks, open_source
 
 def peak():
     return int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) / 1000
 
-source.CHUNK_BYTES = 2_000_000
+chunks.CHUNK_BYTES = 2_000_000
 if {"parquet" in reading}:  # imports are not counted
     list(open_source("small.parquet").chunks())
 before = peak()
@@ -404,12 +402,16 @@ def test_csv(tmp_path, suffix, header):
         ("a, b\r\n1, \r\n\r\n3, 4\r\n", ["a", "b"], [[1, np.nan], [3, 4]]),
         ("\n\na,b\n1,2\n", ["a", "b"], [[1, 2]]),
         ("a,2\n1,2\n", ["a", "2"], [[1, 2]]),
-        ("a,a\n1,2\n", ["a", "a.1"], [[1, 2]]),
         ("a,b\nTrue,1\nFalse,2\n,3\n", ["a", "b"], [[1, 1], [0, 2], [np.nan, 3]]),
         ("a\n123456789012345678901234567890\n1\n", ["a"], [[123456789012345678901234567890.0], [1]]),
         ("größe\n1\n", ["größe"], [[1]]),
+        ("a;b\n1,5;2,5\n3;?\n", ["a", "b"], [[1.5, 2.5], [3, np.nan]]),
+        ("1.5;1e3\n-;4\n", None, [[1.5, 1000], [np.nan, 4]]),
+        ("a b\n1 2\n3 4\n", ["a", "b"], [[1, 2], [3, 4]]),
+        (",0,1\n7,1.5,2\n8,2.5,3\n", ["column_1", "0", "1"], [[7, 1.5, 2], [8, 2.5, 3]]),
+        ("a,b\ntrue,1\n0.5,2\n", ["a", "b"], [[1, 1], [0.5, 2]]),
     ],
-    ids=range(14),
+    ids=range(18),
 )
 def test_kinds_of_csv(tmp_path, text, names, rows):
     (tmp_path / "x.csv").write_text(text, encoding="utf-8", newline="")
@@ -426,9 +428,9 @@ def test_kinds_of_csv(tmp_path, text, names, rows):
         ("a,b\n", "is empty"),
         ("a,b\n1,red\n", "column 'b' of .* holds 'red'; real numbers"),
         ("a,b\n1,2020-01-01\n", "column 'b'"),
-        ("1,2\n3,x\n", "column 1 of .* holds 'x'"),
+        ("1,2\n3,x\n", "column 'column_2' of .* holds 'x'"),
         ("a,b\n" + "1,2\n" * 2000 + "1,red\n", "column 'b' of .* holds 'red'"),
-        ("a,b\n1,2,3\n", "2 fields in its first line, 3 in the second"),
+        ("a,b\n1,2,3,4\n", "2 names in its header but 4 cells in the line below"),
         ("a,b\n1,2\n1,2,3\n", "cannot be read.* line 3"),
         ("1,2\n1,2\n1,2,3\n", "cannot be read.* line 3"),
     ],
@@ -441,6 +443,23 @@ def test_unfit_csv(tmp_path, text, message):
     assert "x.csv" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("content", "warning", "names", "rows"),
+    [
+        (b"a,a\n1,2\n", "'a_2'", ["a", "a_2"], [[1, 2]]),
+        (b"a,b\nx,1,2\ny,3,4\n", "names of rows", ["a", "b"], [[1, 2], [3, 4]]),
+        ("größe\n1\n".encode("latin-1"), "Latin-1", ["größe"], [[1]]),
+    ],
+    ids="twice row-names latin-1".split(),
+)
+def test_what_had_to_be_guessed_of_csv(tmp_path, content, warning, names, rows):
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.warns(UserWarning, match=warning):
+        opened = open_source(tmp_path / "x.csv")
+    assert opened.feature_names == names
+    assert_gives(opened, np.array(rows, dtype=float), n_rows=False)
+
+
 # -- paths -----------------------------------------------------------------------------------------------
 
 
@@ -450,10 +469,10 @@ def test_missing_file(tmp_path, name):
         open_source(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["x.npz", "x.pkl", "x.txt", "x", "npy", "x.gz"])
+@pytest.mark.parametrize("name", ["x.xlsx", "x.pkl", "x", "npy", "x.gz"])
 def test_unknown_suffix(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(ValueError, match=r"\.npy, \.zarr, \.parquet, \.pq, \.csv, \.csv\.gz, \.tsv"):
+    with pytest.raises(ValueError, match=r"\.npy, \.npz, \.zarr, \.parquet, \.pq, \.csv, \.csv\.gz, \.tsv"):
         open_source(tmp_path / name)
 
 
@@ -474,7 +493,7 @@ def test_missing_package(tmp_path, monkeypatch, name, package, extra):
             raise ImportError(module)
         return importlib.import_module(module, *args)
 
-    monkeypatch.setattr(source, "import_module", without)
+    monkeypatch.setattr(packages, "import_module", without)
     (tmp_path / name).write_bytes(b"")
     with pytest.raises(ImportError, match=rf"need {package}: pip install 'latently\[{extra}\]'"):
         open_source(tmp_path / name)
@@ -483,7 +502,7 @@ def test_missing_package(tmp_path, monkeypatch, name, package, extra):
 def test_import_loads_no_optional_library():
     program = (
         "import sys, numpy as np\n"
-        "from latently.core.source import open_source\n"
+        "from latently.core.sources import open_source\n"
         "open_source(lambda: iter([np.ones((2, 2))]))\n"
         "print(*{'pandas', 'pyarrow', 'zarr', 'dask', 'torch', 'sklearn'} & sys.modules.keys())"
     )
@@ -623,9 +642,9 @@ def test_blocks_are_closed_when_the_reading_stops():
         finally:
             events.append("close")
 
-    chunks = open_source(blocks).chunks()
-    next(chunks)
-    chunks.close()
+    reading = open_source(blocks).chunks()
+    next(reading)
+    reading.close()
     assert events == ["open", "close"] * 2
 
 

@@ -8,7 +8,8 @@ from scipy.special import logsumexp
 
 import latently
 from latently.deep import DMCFA, DMFA
-from latently.deep._counts import n_structure_parameters
+from latently.deep.counts import n_structure_parameters
+from latently.deep.tree import Tree, collapsed, with_params
 from latently.distributions.mixture import Mixture
 from latently.mixture import MCFA, MFA
 from tests.deep.helpers import CASES, build, case, part, read
@@ -303,16 +304,16 @@ def test_sampled_inputs(common):
 def test_step_over_all_layers(number, common):
     layers, X = case(number, common, n_rows=60)
     model = build(layers)
-    family = model._deep_family(model._family(np.zeros(X.shape[1])), model._rules())
-    kernel = Mixture(family)
+    tree = Tree.of(model.kind, model.layers_)
+    flat = collapsed(tree).kernel.family
+    kernel = Mixture(tree.kind.leaves(flat, tree.rules(), tree.nodes[0]))
     from latently.core.block import Block
-    from latently.distributions.mixture import MixtureParams
 
-    start = MixtureParams(model.weights_, model._record())
-    density = kernel.prepare(start)
+    density = kernel.prepare(tree.params)
     stats = kernel.stats(density, kernel.e_step(density, Block(X)))
     np.testing.assert_allclose(stats.log_likelihood, oracle.log_density(X, layers).sum(), rtol=1e-10)
-    model._set_record(kernel.canonical(kernel.m_step(stats, start)))
+    stepped = with_params(tree, kernel.canonical(kernel.m_step(stats, tree.params)))
+    model.layers_ = [[tree.kind.fitted(one) for one in mixtures] for mixtures in stepped.layers]
     expected = oracle.step(X, layers)
     if common:  # factors of lower layers have no moments of their own in the oracle
         for parts, ours in zip(expected[:-1], read(model), strict=False):

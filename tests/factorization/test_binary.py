@@ -2,11 +2,11 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from latently.mixture._engine import for_method
 from scipy import stats
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
@@ -16,8 +16,11 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latently
+from latently.core.drivers import Passes, State, relative, run
 from latently.datasets import load_bars
+from latently.estimators.rows import for_method, rows_of
 from latently.factorization import BNMF, BinarySparseCoding
+from latently.factorization.candidates import Candidates
 from tests.oracles import bnmf as oracle
 
 EXACT = {"accelerate": None, "tol": 0.0}  # max_iter=n is exactly n EM steps
@@ -96,7 +99,7 @@ def chosen(kernel, density, frame, block):
 def candidates(X, theta, n):
     """The units of each row that may be on, as the library chose them: the oracle says if well."""
     W, _, variance = theta
-    found = known(theta, truncation=1, candidates=n)._rows_of(X, chosen)
+    found = rows_of(known(theta, truncation=1, candidates=n), X, chosen)
     for y, row in zip(np.nan_to_num(X), found, strict=True):
         if variance is None:  # of which most is there
             score = [sum(min(a, b) for a, b in zip(y, w, strict=True)) / sum(w) for w in W]
@@ -620,31 +623,78 @@ def test_warm_start_goes_on(model):
     assert ours.history_[-1] > before
 
 
+class Killed(Exception):
+    """In place of a process that is killed."""
+
+
+def killed_at(sweep):
+    def kill(iteration):
+        if iteration.number == sweep:
+            raise Killed
+
+    return kill
+
+
+def assert_same_fit(ours, theirs):
+    """To the last bit."""
+    assert_same(theta_of(ours), theta_of(theirs), rtol=0, atol=0)
+    np.testing.assert_array_equal(ours.history_, theirs.history_)
+    assert (ours.n_iter_, ours.converged_, ours.n_passes_) == (
+        theirs.n_iter_,
+        theirs.converged_,
+        theirs.n_passes_,
+    )
+
+
+RESUMED = {
+    "all": {},
+    "mini-batches": {"batch_size": 10},
+    "candidates": WAYS["candidates"],
+    "candidates in mini-batches": {"batch_size": 10, **WAYS["candidates"]},
+}
+
+
 @both
-@pytest.mark.parametrize("batch_size", [None, 10])
-def test_a_checkpoint_goes_on_where_the_fit_stopped(model, batch_size, tmp_path):
+@either_way
+@pytest.mark.parametrize("way", RESUMED)
+def test_a_killed_fit_resumes_from_its_checkpoint(model, way, accelerate, tmp_path):
     theta, X, _ = problem(33, model, N=40)
-    settings = {"tol": 0.0, "random_state": 0, "max_iter": 8, "batch_size": batch_size}
+    settings = {"tol": 0.0, "random_state": 0, "max_iter": 24, "accelerate": accelerate, **RESUMED[way]}
     whole = started(theta, **settings).fit(X)
-
-    def stop(iteration):
-        if iteration.number == 4:
-            raise KeyboardInterrupt
-
-    path = tmp_path / "state"
-    parts = started(theta, checkpoint=path, checkpoint_every=1, **settings)
-    with pytest.warns(ConvergenceWarning, match="interrupted"):
-        clone(parts).set_params(callbacks=[stop]).fit(X)
-    assert path.exists()
-    parts.fit(X)
-    np.testing.assert_allclose(parts.history_, whole.history_, rtol=1e-10)
-    assert_same(theta_of(parts), theta_of(whole))
+    resumed = started(theta, checkpoint=tmp_path / "state", checkpoint_every=1, **settings)
+    for iteration in (1, 4, 9, 10, 11, 20, 23):  # candidates are chosen anew in between
+        with pytest.raises(Killed):
+            clone(resumed).set_params(callbacks=[killed_at(iteration)]).fit(X)
+        assert (tmp_path / "state").exists()
+    assert_same_fit(resumed.fit(X), whole)
+    assert not (tmp_path / "state").exists()
 
 
-def test_a_checkpoint_keeps_no_candidates(tmp_path):
-    theta, X, _ = problem(34, BNMF)
-    with pytest.raises(ValueError, match="checkpoint needs candidates=None"):
-        started(theta, checkpoint=tmp_path / "state", **WAYS["candidates"]).fit(X)
+@both
+def test_a_checkpoint_knows_the_order_of_rows_with_candidates(model, tmp_path):
+    theta, X, _ = problem(34, model, N=40)
+    ours = started(theta, checkpoint=tmp_path / "state", checkpoint_every=1, tol=0.0, **WAYS["candidates"])
+    with pytest.raises(Killed):
+        clone(ours).set_params(callbacks=[killed_at(3)]).fit(X)
+    with pytest.raises(ValueError, match="other data"):
+        ours.fit(X[::-1])
+
+
+@both
+@either_way
+def test_a_fit_ends_only_where_new_candidates_bring_no_more(model, accelerate):
+    for seed in range(6):
+        theta, X, _ = problem(seed, model, H=8, N=60)
+        ours = started(theta, tol=1e-3, truncation=2, candidates=3)
+        problem_of = ours._problem(ours._data(X, reset=True))
+        stop = relative(ours.tol)
+        rows = Candidates(problem_of, stop, accelerate == "squarem", Passes())
+        start = State.at(rows.start(ours._start(problem_of)[0]))
+        end = run(rows.step(), start, max_iter=1000, stop=stop)
+        assert end.converged
+        again = rows.step()(replace(end.params, age=10))  # of which age they are chosen anew in any case
+        assert again.objective <= end.history[-1] + 1e-12
+        assert stop(again.objective, again.objective - end.history[-2])
 
 
 @both
@@ -932,7 +982,7 @@ def test_counts_that_no_start_explains_are_an_error_or_finite():
     settings = {"components_init": [[1.0, 0.0], [2.0, 0.0]], "activation_probability_init": 0.3}
     ours = quietly(BNMF(2, max_iter=20, **settings), X)
     assert np.isfinite(ours.history_).all()
-    with pytest.raises(FloatingPointError, match="log-likelihood became -inf"):
+    with pytest.raises(FloatingPointError, match="log-likelihood per row became -inf"):
         BNMF(2, max_iter=20, weight_floor=0.0, **settings).fit(X)
 
 

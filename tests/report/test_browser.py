@@ -122,7 +122,7 @@ def test_content_can_be_read(visit, wine_page):
     page = visit(wine_page)
     assert page.title() == "Wine" and page.locator("h1").inner_text() == "Wine"
     headings = page.locator("h2").all_inner_texts()
-    assert "What sets each component apart" in headings and "What to do next" in headings
+    assert "Distinguishing features of each component" in headings and "Next steps" in headings
     for chart in page.locator("svg.chart").all():
         assert chart.bounding_box()["width"] > 100
     assert page.locator("nav a").count() == len(headings)

@@ -253,9 +253,9 @@ def test_every_model_has_two_axes_of_finite_numbers(name):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"feature_names": ["a"]}, "feature_names must hold 4 names, not 1"),
-        ({"row_names": ["a"]}, "row_names must hold 150 names, not 1"),
-        ({"labels": ["a"]}, "labels must hold one label for each of the 150 rows"),
+        ({"feature_names": ["a"]}, "feature_names must have 4 names, not 1"),
+        ({"row_names": ["a"]}, "row_names must have 150 names, not 1"),
+        ({"labels": ["a"]}, "labels must have one label for each of the 150 rows"),
         ({"image_shape": (3, 3)}, "image_shape must be"),
         ({"image_shape": (2, 1, 2)}, "image_shape must be"),
     ],

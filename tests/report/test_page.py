@@ -42,14 +42,14 @@ def test_page_has_every_section(page):
     assert page.headings() == [
         "The data",
         "The model",
-        "How the model was chosen",
+        "Model selection",
         "Convergence",
-        "The rows in a plane",
+        "Projection of the rows",
         "Components",
-        "What sets each component apart",
+        "Distinguishing features of each component",
         "Loadings",
         "Unusual rows",
-        "What to do next",
+        "Next steps",
     ]
 
 
@@ -120,11 +120,11 @@ def test_every_model_has_a_page(name, with_labels):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = Reader(report(model, X, labels=np.arange(len(X)) % 2 if with_labels else None).html)
-    assert {"The data", "The model", "The rows in a plane", "What to do next"} <= set(found.headings())
+    assert {"The data", "The model", "Projection of the rows", "Next steps"} <= set(found.headings())
     assert "nan" not in re.findall(r"[a-z]+", found.text().lower())
     assert ("Loadings" in found.headings()) == (getattr(model, "n_factors", 0) > 0)
     several = hasattr(model, "predict") and len(np.unique(model.predict(X))) > 1
-    assert ("What sets each component apart" in found.headings()) == (
+    assert ("Distinguishing features of each component" in found.headings()) == (
         several and name not in ("MJFAClassifier", "PerClass")
     )
 
@@ -305,7 +305,7 @@ def test_criterion_of_a_bare_table_is_one_that_orders_it(criterion):
 def test_without_matplotlib_there_is_still_the_table(monkeypatch):
     monkeypatch.setitem(sys.modules, "latently.plots.selection", None)
     found = Reader(wine_report().html)
-    assert "How the model was chosen" in found.headings() and "grid0-title" not in found.all("id")
+    assert "Model selection" in found.headings() and "grid0-title" not in found.all("id")
 
 
 @pytest.mark.parametrize("wrong", [3, "table", {"a": 1}])
@@ -347,9 +347,9 @@ def test_code_of_every_step_runs(name, tmp_path, monkeypatch):
 def test_a_fit_that_did_not_converge_is_to_go_on():
     X, _, _ = wine()
     hasty = GaussianMixture(3, random_state=0, n_init=1, max_iter=2, tol=1e-12).fit(X)
-    assert "Let the fit end" in steps_of(hasty, X)
+    assert "Continue the fit" in steps_of(hasty, X)
     assert "had not converged" in Reader(report(hasty, X).html).text("p")
-    assert "Let the fit end" not in steps_of(mcfa(), X)
+    assert "Continue the fit" not in steps_of(mcfa(), X)
 
 
 def test_steps_follow_from_what_was_found():
@@ -358,28 +358,28 @@ def test_steps_follow_from_what_was_found():
     assert "Check the unusual rows" in steps_of(mcfa(), far)
     drawn = mcfa().sample(500, random_state=1)[0]
     assert "Check the unusual rows" not in steps_of(mcfa(), drawn)
-    assert "Fill the missing cells" in steps_of(*fitted("MFA"))
-    assert "Fill the missing cells" not in steps_of(mcfa(), X)
-    assert "Try other sizes" in steps_of(mcfa(), X)
-    assert "Try other sizes" not in steps_of(mcfa(), X, search())
+    assert "Impute the missing entries" in steps_of(*fitted("MFA"))
+    assert "Impute the missing entries" not in steps_of(mcfa(), X)
+    assert "Compare other model sizes" in steps_of(mcfa(), X)
+    assert "Compare other model sizes" not in steps_of(mcfa(), X, search())
     large = MFA.from_parameters(
         weights=[0.99, 0.01], means=X[:2], loadings=np.zeros((2, 13, 1)), noise_variance=np.ones((2, 13))
     )
-    assert "Look at small components" in steps_of(large, large.sample(300, random_state=0)[0])
+    assert "Inspect small components" in steps_of(large, large.sample(300, random_state=0)[0])
     near = MFA.from_parameters(
         weights=[0.5, 0.5], means=X[[0, 0]], loadings=np.zeros((2, 13, 1)), noise_variance=np.ones((2, 13))
     )
-    assert "Do not take components for separate groups" in steps_of(near, X)
+    assert "Components overlap" in steps_of(near, X)
 
 
 def test_a_search_that_ends_at_its_edge_goes_on():
     assert search().best_params_["n_factors"] == 3  # the most that were tried
-    step = steps_of(mcfa(), wine()[0], search())["Search further"]
+    step = steps_of(mcfa(), wine()[0], search())["Extend the search"]
     assert "'n_factors': [3, 4, 5, 6]" in step.code
     X = wine()[0][:, :3]
     all_factors = select(MFA(n_init=1), X, {"n_factors": [2, 3]}, random_state=0)
     if all_factors.best_params_["n_factors"] == 3:  # there are no more than features
-        assert "Search further" not in steps_of(all_factors.best_, X, all_factors)
+        assert "Extend the search" not in steps_of(all_factors.best_, X, all_factors)
 
 
 # -- charts and images --------------------------------------------------------------------------------------
@@ -467,7 +467,7 @@ def test_images_are_shown_for_rows_that_are_images():
     found = Reader(report(model, X, labels=y, image_shape=(8, 8)).html)
     assert "Images" in found.headings()
     alts = found.all("alt")
-    for words in ("reconstructions", "drawn from the model", "least probable", "Means"):
+    for words in ("reconstructions", "sampled from the model", "least probable", "Means"):
         assert any(words in alt for alt in alts)
     assert found.count("img") == len(alts) >= 5
 

@@ -1,1 +1,1 @@
-"""What the arrays are: namespaces, threads and small linear algebra. Knows nothing of models."""
+"""Array namespaces, threads and small linear algebra. Independent of models."""

@@ -1,7 +1,7 @@
-"""Hashes of rows: a number that looks random but is the same for the same values.
+"""Hashes of rows: pseudorandom numbers that are equal for equal values.
 
-Whatever the dtype, the library or the device that holds them; so integer arithmetic on the bits, not
-floating sums, which hang on their order.
+They do not depend on the dtype, library or device of the array. Therefore they use integer arithmetic on the
+bits, not floating-point sums, which depend on the order of summation.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def row_hashes(X: Array) -> NDArray[np.int64]:
     if not is_torch(X):
         X = to_numpy(X)
     xp = namespace(X)
-    values = double(X) + 0.0  # minus zero is zero
-    values = xp.where(xp.isnan(values), xp.nan, values)  # NaNs come in many bit patterns
+    values = double(X) + 0.0  # minus zero becomes zero
+    values = xp.where(xp.isnan(values), xp.nan, values)  # NaN has many bit patterns
     bits = values.view(np.int64) if is_numpy(values) else values.view(xp.int64)
     bits = bits ^ (bits >> 32)
     bits *= like(_multipliers(X.shape[1]), values)
     hashes: NDArray[Any] = to_numpy(xp.sum(bits, axis=1))
-    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is what is wanted
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is intended
         hashes = (hashes ^ (hashes >> 32)) * _MIX
         hashes = (hashes ^ (hashes >> 29)) * _MIX
     return hashes

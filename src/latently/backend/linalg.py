@@ -12,12 +12,12 @@ from latently.backend.namespace import Array, Floats, namespace
 
 
 def transpose(stack: Array) -> Array:
-    """Every matrix of the stack transposed."""
+    """Transpose every matrix of the stack."""
     return namespace(stack).matrix_transpose(stack)
 
 
 def symmetric(stack: Array) -> Array:
-    """The symmetric part, which rounding may have disturbed."""
+    """The symmetric part, to remove rounding errors."""
     return 0.5 * (stack + transpose(stack))
 
 
@@ -43,14 +43,14 @@ def log_determinant(cholesky: Array) -> Array:
 
 
 def root(stack: Array) -> Array:
-    """Symmetric roots of symmetric matrices, whose eigenvalues may be zero, or below it by rounding."""
+    """Symmetric square roots of positive semidefinite matrices; negative eigenvalues are rounding errors."""
     xp = namespace(stack)
     values, vectors = xp.linalg.eigh(stack)
     return (vectors * xp.sqrt(xp.clip(values, min=0.0))[..., None, :]) @ transpose(vectors)
 
 
 def clamp_spectrum(stack: Array, floor: Array) -> Array:
-    """The matrices S raised to S >= diag(floor): the maximiser of -ln|M| - tr(M^-1 S) among M >= diag(floor).
+    """Project matrices S to M >= diag(floor): the maximiser of -ln|M| - tr(M^-1 S) among M >= diag(floor).
 
     With F = diag(floor), the eigenvalues of F^-1/2 S F^-1/2 below one become one.
     """
@@ -63,15 +63,15 @@ def clamp_spectrum(stack: Array, floor: Array) -> Array:
 
 
 def sparse_matrix(values: Floats, columns: NDArray[np.int64], bounds: list[int], n_columns: int) -> Any:
-    """The matrix with `values` in `columns`, row k of it from bounds[k] to bounds[k + 1]."""
+    """Sparse matrix with `values` in `columns`; row k has the entries bounds[k] to bounds[k + 1]."""
     return sparse.csr_array((values, columns, bounds), shape=(len(bounds) - 1, n_columns))
 
 
 def leading_eigenpairs(rows: Floats, n_pairs: int) -> tuple[Floats, Floats]:
     """Largest eigenvalues (r,) and eigenvectors (D, r) of rows' rows, r = min(n_pairs, n, D).
 
-    Works on the smaller of the D x D and the n x n product. Each vector's largest entry is positive, so
-    that the result does not hang on a sign chosen by LAPACK.
+    Uses the smaller of the D x D and the n x n product. The largest entry of each vector is positive, so
+    that the result does not depend on signs chosen by LAPACK.
     """
     n, D = rows.shape
     r = min(n_pairs, n, D)
@@ -91,7 +91,7 @@ def leading_eigenpairs(rows: Floats, n_pairs: int) -> tuple[Floats, Floats]:
 def orthonormal(A: Floats) -> tuple[Floats, Floats]:
     """Orthonormal Q (D, q) and upper triangular U (q, q) with A = Q U and U_ii >= 0.
 
-    By elimination, so that rows in small units keep their digits beside rows in large ones.
+    Uses LU elimination, so that rows on a small scale keep their precision next to rows on a large one.
     """
     L, V = linalg.lu(A, permute_l=True)
     W = np.linalg.cholesky(L.T @ L).T
@@ -101,7 +101,7 @@ def orthonormal(A: Floats) -> tuple[Floats, Floats]:
 
 
 def with_fixed_signs(vectors: Floats) -> Floats:
-    """Columns turned so that each one's entry of largest magnitude is positive."""
+    """Flip the signs of columns so that the entry of largest magnitude is positive."""
     largest = np.argmax(np.abs(vectors), axis=0)
     signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
     return np.asarray(vectors * signs)

@@ -1,4 +1,4 @@
-"""The Array API namespace of whatever arrays came in."""
+"""Array API namespaces of the arrays in use."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def namespace(*arrays: Array) -> Namespace:
 
 
 def device(array: Array) -> Any:
-    """Where the array lives."""
+    """The device of the array."""
     return array_api_compat.device(array)
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
-    """The same values as a NumPy array, copied from the device if need be."""
+    """The same values as a NumPy array, copied from the device if necessary."""
     if isinstance(array, np.ndarray):
         return array
     if is_torch(array):
         return np.asarray(array.detach().cpu())
-    if is_strict(array):  # its arrays can be on devices that are made up for tests
+    if is_strict(array):  # its arrays can be on mock devices
         array = array.to_device(namespace(array).Device("CPU_DEVICE"))
     return np.asarray(array)
 
@@ -52,30 +52,30 @@ def to_device(array: Array, where: Any) -> Array:
 
 
 def zeros(shape: tuple[int, ...], array: Array) -> Array:
-    """Zeros in float64 where `array` lives."""
+    """Zeros in float64 on the device of `array`."""
     xp = namespace(array)
     return xp.zeros(shape, dtype=xp.float64, device=device(array))
 
 
 def ones(shape: tuple[int, ...], array: Array) -> Array:
-    """Ones in float64 where `array` lives."""
+    """Ones in float64 on the device of `array`."""
     return zeros(shape, array) + 1.0
 
 
 def eye(n: int, array: Array) -> Array:
-    """The unit matrix in float64 where `array` lives."""
+    """The identity matrix in float64 on the device of `array`."""
     xp = namespace(array)
     return xp.eye(n, dtype=xp.float64, device=device(array))
 
 
 def double(array: Array) -> Array:
-    """The array in float64, in which every sum over blocks is kept."""
+    """The array in float64, the dtype of all sums over blocks."""
     xp = namespace(array)
     return array if array.dtype == xp.float64 else xp.astype(array, xp.float64)
 
 
 def contiguous(array: Array) -> Array:
-    """The array laid out in one run, row by row."""
+    """The array in contiguous row-major memory."""
     if is_torch(array):
         return array.contiguous()
     return np.ascontiguousarray(array).reshape(array.shape) if is_numpy(array) else array
@@ -86,7 +86,7 @@ def is_floating(array: Array) -> bool:
 
 
 def is_numpy(array: Array) -> bool:
-    """Whether this is a NumPy array, for which some products have a quicker way."""
+    """Whether this is a NumPy array, for which some products have a faster path."""
     return isinstance(array, np.ndarray)
 
 
@@ -95,33 +95,33 @@ def is_torch(array: Array) -> bool:
 
 
 def is_strict(array: Any) -> bool:
-    """Whether this is an array of array_api_strict, which tests what the Array API promises."""
+    """Whether this is an array of array_api_strict, which tests conformance to the Array API."""
     return type(array).__module__.partition(".")[0] == "array_api_strict"
 
 
 def is_sparse(array: Any) -> bool:
-    """Whether this is a sparse matrix of SciPy's; only factorisations take them."""
+    """Whether this is a SciPy sparse matrix; only factorisations accept them."""
     return bool(issparse(array))
 
 
 def is_native(array: Any) -> bool:
-    """Whether estimators work on such arrays as they are, besides NumPy's."""
+    """Whether estimators accept such arrays without conversion, besides NumPy arrays."""
     if not array_api_compat.is_array_api_obj(array) or is_numpy(array):
         return False
     return is_torch(array) or is_strict(array)
 
 
 def zero_where(chosen: Array, array: Array) -> Array:
-    """The array with zeros where `chosen`; NumPy's is overwritten."""
+    """The array with zeros where `chosen`; NumPy arrays are overwritten."""
     if is_numpy(array) and array.dtype == np.float64:
-        bits = array.view(np.int64)  # all bits and -1 is all bits, and 0 is zero: quicker than a choice
+        bits = array.view(np.int64)  # bitwise and with -1 or 0: faster than where()
         bits &= (chosen.view(np.int8) - np.int8(1)).astype(np.int64)
         return array
     return namespace(array).where(chosen, 0.0, array)
 
 
 def exp_above(exponents: Array, lowest: float) -> Array:
-    """exp of the exponents, which are raised to `lowest` first; NumPy's are overwritten, to save memory."""
+    """exp of the exponents, clipped below at `lowest`; NumPy arrays are overwritten to save memory."""
     if is_numpy(exponents):
         np.maximum(exponents, lowest, out=exponents)
         return np.exp(exponents, out=exponents)

@@ -1,14 +1,14 @@
-"""Very many small symmetric matrices, entry by entry: an array for each entry, not one for each matrix.
+"""Many small symmetric matrices, stored entry by entry: one array per entry, not per matrix.
 
-A library's factorisation of one 10 x 10 matrix is mostly overhead. Here every operation runs over all
-matrices at once. The lower triangle is packed column by column: q (q + 1) / 2 entries, each of any shape.
+A library factorisation of one 10 x 10 matrix is mostly overhead. Here every operation is vectorised over all
+matrices. The lower triangle is packed column by column: q (q + 1) / 2 entries, each of any shape.
 """
 
 from __future__ import annotations
 
 from latently.backend.namespace import Array, namespace
 
-_AT_ONCE = 24  # numbers of which a product neither overflows nor vanishes
+_AT_ONCE = 24  # factors of a product that neither overflows nor underflows
 
 
 def pairs(q: int) -> list[tuple[int, int]]:
@@ -35,7 +35,7 @@ def log_determinant(columns: list[Array]) -> Array:
     """ln |C C'| of factors C, whose diagonals lie well between 1e-9 and 1e9."""
     xp = namespace(columns[0])
     total = xp.zeros_like(columns[0][0, ...])
-    for i in range(0, len(columns), _AT_ONCE):  # logarithms take long, products do not
+    for i in range(0, len(columns), _AT_ONCE):  # logarithms are expensive, products are not
         product = columns[i][0, ...]
         for column in columns[i + 1 : i + _AT_ONCE]:
             product = product * column[0, ...]

@@ -1,7 +1,7 @@
-"""Where work runs: how many row threads, how large a block, and BLAS kept to one thread.
+"""Threads over rows, block sizes, and the limit of one BLAS thread.
 
-Threads over row blocks with one BLAS thread each beat a threaded BLAS, and do not collapse when the
-machine is shared.
+Threads over row blocks with one BLAS thread each are faster than a multi-threaded BLAS, and do not degrade
+when the machine is shared.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from threadpoolctl import ThreadpoolController
 
 from latently.backend.namespace import Array, is_torch
 
-BLOCK_BYTES = 48_000_000  # what a block may hold with all its temporaries: flat memory, large products
-DEVICE_BLOCK_BYTES = 8_000_000_000  # on an accelerator large blocks keep it busy
-_LARGEST_KEPT = (32 << 20) - (1 << 14)  # bytes; glibc learns from arrays below 32 MB
-SMALLEST_BLOCK = 256  # rows; below this a second thread costs more than it brings
+BLOCK_BYTES = 48_000_000  # memory of a block with its temporaries: bounded memory, large products
+DEVICE_BLOCK_BYTES = 8_000_000_000  # large blocks keep an accelerator busy
+_LARGEST_KEPT = (32 << 20) - (1 << 14)  # bytes; glibc adapts its threshold to arrays below 32 MB
+SMALLEST_BLOCK = 256  # rows; below this a second thread does not pay off
 
 
 @cache
@@ -32,20 +32,20 @@ def _blas() -> ThreadpoolController:
 
 @cache
 def _cores() -> int:
-    return int(joblib.cpu_count())  # reads files, a tenth of a millisecond
+    return int(joblib.cpu_count())  # cached: it reads files, a tenth of a millisecond
 
 
 def row_threads() -> int:
-    """As many as BLAS would use: so OMP_NUM_THREADS and joblib's workers are respected."""
+    """As many threads as BLAS would use, so that OMP_NUM_THREADS and joblib workers are respected."""
     allowed = [library["num_threads"] for library in _blas().info()]
     return int(max(1, min([_cores(), *allowed])))
 
 
 class _Limit:
-    """The limit on BLAS threads, held as long as anyone needs it.
+    """The limit on BLAS threads, held while at least one fit needs it.
 
-    It belongs to the process: were every fit to save and restore it on its own, two fits in two threads could
-    leave it behind.
+    The limit is global to the process: if every fit saved and restored it separately, two concurrent fits
+    could leave it set.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class _Limit:
 
 
 def _take_control() -> None:
-    """Lets this thread change the limit, which threadpoolctl grants to the first thread that ever did."""
+    """Let this thread change the limit, which threadpoolctl allows only for the first thread that did so."""
     release = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
     if release is not None:
         release(force=True)
@@ -79,39 +79,37 @@ _LIMIT = _Limit()
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
-    """BLAS calls inside are single-threaded; the rows are what is shared out."""
+    """Context in which BLAS calls are single-threaded; parallelism is over rows."""
     return _LIMIT
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Makes the C library keep the memory of temporary arrays for the next block.
+    """Make the C library keep the memory of temporary arrays for the next block.
 
-    glibc hands it back to the system at once and then takes it anew, page by page, which may cost ten times
-    what is done with it. Once it has seen a large array come and go it keeps twice as much.
+    By default glibc returns it to the system and allocates it again, page by page, which may cost ten times
+    as much as the computation. Once a large array has been freed, it keeps twice that size.
     """
     np.empty(_LARGEST_KEPT, dtype=np.uint8)
 
 
 def on_device(array: Array) -> bool:
-    """Whether the array lives on an accelerator."""
+    """Whether the array is on an accelerator."""
     return is_torch(array) and array.device.type != "cpu"
 
 
 def threads_for(array: Array) -> int:
-    """Threads over the rows of such an array; torch brings its own."""
+    """Number of threads over the rows of such an array; torch has its own threads."""
     return 1 if is_torch(array) else row_threads()
 
 
 def block_rows(X: Array, floats_per_row: int, block_size: int | None) -> int:
-    """Rows per block: `block_size` if given, else what fits in memory meant for blocks, for all threads."""
+    """Rows per block: `block_size` if given, else as many as fit in memory, balanced over threads."""
     if block_size is not None:
         return block_size
     n_rows, n_threads = int(X.shape[0]), threads_for(X)
     n_blocks = -(-8 * floats_per_row * n_rows // _block_bytes(X))
-    n_blocks = max(
-        1, n_threads * -(-n_blocks // n_threads)
-    )  # so that no thread waits for another's last block
+    n_blocks = max(1, n_threads * -(-n_blocks // n_threads))  # a multiple of the threads, for balanced load
     return max(SMALLEST_BLOCK, -(-n_rows // n_blocks))
 
 
@@ -126,7 +124,7 @@ def _block_bytes(X: Array) -> int:
 
 @contextmanager
 def exact_products(X: Array) -> Iterator[None]:
-    """No TF32 inside, which torch may have been told to use: it costs 0.1 nats a row."""
+    """Context without TF32, which may be enabled in torch: it costs 0.1 nats per row."""
     if not is_torch(X):
         yield
         return

@@ -4,9 +4,9 @@
     latently score wines new.csv                 # use it on other rows
 
 Here is what surrounds every command: one-line errors, exit codes, Ctrl-C. The other files, in the order of
-the work: `commands` (what there is to type), `models`, `tables` and `delimited` (reading), `preparation`
-(from a table to numbers), `fitting`, `using`, `writing` and `demo`; `speaking` is the voice of all. Whatever
-needs NumPy is imported inside commands, so that `latently --help` is quick.
+the work: `commands` (what there is to type), `models`, `tables` and `images` (reading), `preparation` (from a
+table to numbers), `fitting`, `using`, `writing` and `demo`; `speaking` is the voice of all. Whatever needs
+NumPy is imported inside commands, so that `latently --help` is quick.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import threading
 import traceback
 from contextlib import contextmanager
+from typing import Any
 
 USAGE, TROUBLE, INTERRUPTED = 2, 1, 130
 
@@ -54,7 +55,7 @@ def main(arguments=None):
         return _failed(
             f"the command line needs {error.name}: pip install 'latently[cli]'", TROUBLE, arguments
         )
-    usage_error = BadParameter.__base__  # typer does not export it, and versions differ in where it lives
+    usage_error: Any = BadParameter.__base__  # typer does not export it, and its place differs by version
     try:
         with _interruptible():
             return app(arguments, prog_name="latently", standalone_mode=False) or 0

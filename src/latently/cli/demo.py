@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from latently.cli.fitting import Request, fit
-from latently.cli.tables import package
 from latently.cli.using import Folder, write_page
 from latently.cli.writing import DATA, REPORT, check_file, check_kind, write_rows
+from latently.core.sources import package
 from latently.datasets import load
 
 LABEL = "label"
@@ -20,7 +20,7 @@ COMPONENTS, FACTORS = "2..4", "3..5"  # some seconds of work
 
 def as_frame(dataset):
     """A data set as a table: its features by name, and the name of its class in the column `label`."""
-    pandas = package("pandas", "csv", "a table")
+    pandas = package("pandas", "csv", "tables")
     X = np.asarray(dataset.X)
     X = X.reshape(len(X), -1)
     names = dataset.feature_names

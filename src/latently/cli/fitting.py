@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +19,12 @@ from latently.cli.preparation import (
     survey,
 )
 from latently.cli.speaking import counted, shown
-from latently.cli.tables import Reading, open_table, package
+from latently.cli.tables import Reading, open_table
 from latently.cli.writing import DESCRIPTION, MODEL, SELECTION, new_folder
-from latently.core.source import open_source
+from latently.core.sources import open_source, package
 from latently.metrics import clustering_accuracy
+from latently.selection.criteria import CRITERIA
+from latently.selection.criteria import DEFAULT as DEFAULT_CRITERION
 
 MOST_COMPONENTS, MOST_FACTORS = 6, 5  # that are tried where the user says nothing
 ROWS_TO_CHOOSE_BY = 10_000  # more are not looked at where `fit` has to choose sizes
@@ -39,7 +42,7 @@ class Request:
     k: str | None = None
     q: str | None = None
     options: list[str] = field(default_factory=list)
-    criterion: str = "bic"
+    criterion: str = DEFAULT_CRITERION
     max_iter: int | None = None
     tol: float | None = None
     seed: int = 0
@@ -148,7 +151,8 @@ def _agreement(model, rows, labels):
 
 def chunks_of(X):
     """Rows in memory or on disk, some at a time."""
-    return [X] if isinstance(X, np.ndarray) else open_source(X).chunks()
+    source: Any = X if isinstance(X, np.ndarray) else open_source(X)
+    return [source] if isinstance(source, np.ndarray) else source.chunks()
 
 
 def _check_labels(request, model, name, found, voice):
@@ -240,7 +244,7 @@ def _sizes(request, model, n_rows, n_columns):
         values = list(usual[option]) if text is None else numbers_in(text, option)
         if len(values) == 1:
             sizes[parameter] = values[0]
-        elif model.selectable:
+        elif model.can_be_chosen_by(request.criterion):
             grid[parameter] = values
         elif text is not None:
             raise ValueError(f"{option} must be one number for {model.name}, not {shown(text)}")
@@ -264,10 +268,10 @@ def _drawn(rows, seed, voice):
 
 
 def _selected(estimator, X, grid, request, voice):
-    package("pandas", "csv", "a choice of sizes")
-    if request.criterion == "log_likelihood" and not isinstance(X, np.ndarray):
+    package("pandas", "csv", "choices of sizes")
+    if CRITERIA[request.criterion].held_out and not isinstance(X, np.ndarray):
         raise ValueError(
-            "the criterion log_likelihood needs all rows in memory; give --in-memory, or another"
+            f"the criterion {request.criterion} needs all rows in memory; give --in-memory, or another"
         )
     from latently.selection import select
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from latently.cli.speaking import shown
+from latently.selection.criteria import CRITERIA
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,10 @@ class Model:
         """Whether columns are standardised unless told otherwise: parts add up from zero."""
         return self.kind != "parts"
 
-    @property
-    def selectable(self):
-        """Whether sizes can be chosen by a criterion."""
+    def can_be_chosen_by(self, criterion):
+        """Whether sizes can be chosen by the criterion of this name."""
+        if self.kind == "parts":  # of which some can impute missing values
+            return CRITERIA[criterion].serves(self.load())
         return self.kind == "density"
 
     def load(self):

@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from latently.cli.speaking import counted, listed, shown
-from latently.core.source import RowWriter
+from latently.cli.tables import frames_of
+from latently.core.sources import MISSING, RowWriter, numbers_of
+from latently.selection.criteria import CRITERIA
 
 IN_MEMORY_BYTES = 256_000_000  # numbers of a table beyond which they stay on disk
-MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", ".", "missing")  # in small letters
 FORMAT_VERSION = 1
 _LARGEST_VALUE = 1e150  # of a cell; squares of larger ones overflow
 _LARGEST_NUMBER = 1e299  # in a record
@@ -32,50 +33,6 @@ _PROBABILITIES = np.unique(
 
 
 # -- cells -----------------------------------------------------------------------------------------------
-
-
-def numbers_of(frame, missing, decimal="."):
-    """(n, C) numbers of a data frame, NaN where there are none, and (n, C) whether there is text instead."""
-    import pandas
-
-    values = np.full(frame.shape, np.nan)
-    is_text = np.zeros(frame.shape, dtype=bool)
-    plain = np.array([getattr(dtype, "kind", "O") in "biuf" for dtype in frame.dtypes], dtype=bool)
-    if plain.any():
-        values[:, plain] = frame.iloc[:, np.flatnonzero(plain)].to_numpy(dtype=np.float64, na_value=np.nan)
-    places = np.flatnonzero(~plain)
-    if len(places):
-        cells = frame.iloc[:, places].astype(object).to_numpy().ravel()
-        found, text = _numbers_in_cells(pandas.Series(cells, dtype=object), missing, decimal)
-        values[:, places], is_text[:, places] = found.reshape(-1, len(places)), text.reshape(-1, len(places))
-    return values, is_text
-
-
-def _numbers_in_cells(cells, missing, decimal):
-    import pandas
-
-    def parsed(texts):
-        if decimal == ",":
-            texts = texts.map(lambda cell: cell.replace(",", ".") if isinstance(cell, str) else cell)
-        try:
-            return pandas.to_numeric(texts, errors="coerce").to_numpy(
-                dtype=np.float64, na_value=np.nan, copy=True
-            )
-        except (TypeError, ValueError, OverflowError):  # cells that are lists and the like
-            return parsed(texts.map(lambda cell: cell if isinstance(cell, str | int | float) else str(cell)))
-
-    values = parsed(cells)
-    unclear = np.isnan(values)
-    is_text = np.zeros(len(cells), dtype=bool)
-    if unclear.any():
-        rest = cells[unclear]
-        absent = rest.isna() | rest.map(lambda cell: str(cell).strip().lower()).isin(missing)
-        is_text[unclear] = ~absent.to_numpy(dtype=bool)
-    odd = np.isinf(values)
-    if odd.any():  # "inf" is a number, unless it was said to stand for a missing one
-        gone = cells[odd].map(lambda cell: str(cell).strip().lower()).isin(missing).to_numpy(dtype=bool)
-        values[np.flatnonzero(odd)[gone]] = np.nan
-    return values, is_text
 
 
 def texts_of(column, missing):
@@ -115,7 +72,7 @@ class Survey:
         self.least, self.most = np.full(n, np.inf), np.full(n, -np.inf)
         self.counts_rows = np.ones(n, dtype=bool)  # whether each value is one more than that above it
         self.last = np.full(n, np.nan)
-        self.examples = [None] * n
+        self.examples: list[str | None] = [None] * n
 
     def add(self, frame, limit):
         """Takes the next rows; their numbers are kept as long as there are no more bytes than `limit`."""
@@ -125,7 +82,7 @@ class Survey:
             codes = [-1 if text is None else self.labels.setdefault(text, len(self.labels)) for text in texts]
             self.codes.append(np.array(codes, dtype=np.int64))
         for place in np.flatnonzero(is_text.any(axis=0) & (self.n_text == 0)):
-            self.examples[place] = str(frame.iloc[int(np.argmax(is_text[:, place])), place])
+            self.examples[int(place)] = str(frame.iloc[int(np.argmax(is_text[:, place])), place])
         self.n_text += is_text.sum(axis=0)
         self._add_numbers(values)
         self.n_rows += len(values)
@@ -163,7 +120,7 @@ def survey(table, voice, *, missing=(), label=None, limit=IN_MEMORY_BYTES):
     found = Survey(table.columns, missing, decimal, label)
     if table.n_rows is not None and table.n_rows * len(table.columns) * 8 > limit:
         found.kept = None
-    for frame in table.read(voice, missing, [] if label is None else [label]):
+    for frame in frames_of(table, voice, missing, [] if label is None else [label]):
         found.add(frame, limit)
     if found.n_rows == 0:
         raise ValueError(f"the file {shown(table.path)} has no rows")
@@ -217,7 +174,7 @@ def chosen_columns(found, table, *, columns=(), without=(), voice):
 def _places(patterns, names):
     """Columns that are named, by name or pattern, in one text or several, with commas between them."""
     by_name = {name: place for place, name in enumerate(names)}
-    places = {}
+    places: dict[int, None] = {}
     for pattern in patterns:
         for part in [pattern] if pattern in by_name else pattern.split(","):
             part = part if part in by_name else part.strip()
@@ -398,7 +355,7 @@ def _selection(value):
     return (
         isinstance(value, dict)
         and set(value) == {"criterion", "parameters"}
-        and value["criterion"] in ("bic", "aic", "icl", "log_likelihood")
+        and value["criterion"] in CRITERIA
         and _different_texts(value["parameters"])
     )
 
@@ -454,7 +411,7 @@ def collect(found, table, places, to_frame, voice, *, scratch, in_memory):
         return Rows(to_frame(X), found.n_rows, codes)
     frames = (
         to_frame(numbers_of(frame.iloc[:, places], found.missing, found.decimal)[0])
-        for frame in table.read(voice, found.missing, [])
+        for frame in frames_of(table, voice, found.missing, [])
     )
     if in_memory:
         return Rows(np.concatenate(list(frames)), found.n_rows, codes)

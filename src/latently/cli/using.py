@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from latently.cli.preparation import (
-    MISSING,
     Preparation,
     later_rows,
     matching_columns,
@@ -20,7 +20,7 @@ from latently.cli.preparation import (
     texts_of,
 )
 from latently.cli.speaking import counted, shown
-from latently.cli.tables import Table, open_table, package
+from latently.cli.tables import frames_of, open_table
 from latently.cli.writing import (
     DESCRIPTION,
     MODEL,
@@ -31,6 +31,7 @@ from latently.cli.writing import (
     new_file,
     write_rows,
 )
+from latently.core.sources import MISSING, Table, package
 from latently.saved import load
 
 ROWS_IN_REPORT = 50_000
@@ -91,7 +92,7 @@ class Later:
         Columns in `texts` are text as it was written; all are if it is None.
         """
         start = 0
-        for frame in self.table.read(voice, self.missing, texts):
+        for frame in frames_of(self.table, voice, self.missing, texts):
             yield frame, later_rows(frame, self.names, self.missing, self.decimal), start
             start += len(frame)
         if start == 0:
@@ -110,7 +111,7 @@ def open_later(folder, data, reading, missing, voice):
 
 def apply(folder, data, reading, missing, columns_of, voice, *, output, force, keep=()):
     """Writes the columns that `columns_of(values)` gives for all rows; gives what `write_rows` gives."""
-    pandas = package("pandas", "csv", "a table of results")
+    pandas = package("pandas", "csv", "tables of results")
     check_kind(output)
     if output is not None:
         check_file(output, force)
@@ -181,7 +182,7 @@ def factors(folder):
 
 def sample(folder, n, seed, output, force, voice):
     """Writes rows drawn from the model."""
-    pandas = package("pandas", "csv", "a table of results")
+    pandas = package("pandas", "csv", "tables of results")
     folder.needs("sample", "be drawn from")
     check_kind(output)
     rng = np.random.default_rng(seed)
@@ -211,7 +212,7 @@ def impute(folder, data, reading, missing, voice, *, draw, seed, output, force):
 
     Gives what `write_rows` gives, and the number of cells filled.
     """
-    package("pandas", "csv", "a table of results")
+    package("pandas", "csv", "tables of results")
     folder.needs("impute", "fill missing cells")
     check_kind(output)
     if output is not None:
@@ -260,7 +261,8 @@ def report(folder, data, reading, missing, voice, *, output, force):
     record = folder.record
     label = record.label if record.label in later.table.columns else None
     rng = np.random.default_rng(record.seed)
-    rows, labels, names, keys, n_rows = [], [], [], [], 0
+    labels: list[Any] = []
+    rows, names, keys, n_rows = [], [], [], 0
     for frame, values, _ in later.frames(voice, [] if label is None else [label]):
         n_rows += len(frame)
         rows.append(values)
@@ -321,7 +323,7 @@ def read_selection(folder):
     record, path = folder.record, folder.path / SELECTION
     if record.selection is None or not path.is_file():
         return None
-    pandas = package("pandas", "csv", "the table of a search")
+    pandas = package("pandas", "csv", "tables of a search")
     from latently.selection import Selection
 
     criterion, parameters = record.selection["criterion"], record.selection["parameters"]

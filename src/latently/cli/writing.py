@@ -12,9 +12,10 @@ import shutil
 import sys
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from latently.cli.speaking import listed, one_line, shown
-from latently.cli.tables import package
+from latently.core.sources import package
 
 MODEL, DESCRIPTION, SELECTION, REPORT = "model.latently", "description.json", "selection.csv", "report.html"
 DATA = "data.csv"  # of the demo
@@ -164,10 +165,10 @@ def _print(text):
 
 def _parquet_writer(path):
     pyarrow, parquet = (
-        package("pyarrow", "parquet", "Parquet"),
-        package("pyarrow.parquet", "parquet", "Parquet"),
+        package("pyarrow", "parquet", ".parquet files"),
+        package("pyarrow.parquet", "parquet", ".parquet files"),
     )
-    opened = []
+    opened: list[Any] = []
 
     def write(frame, first):
         if frame is None:

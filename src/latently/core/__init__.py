@@ -1,1 +1,1 @@
-"""The engine: rows in blocks, sweeps that add statistics up, drivers that move parameters."""
+"""The engine: rows in blocks, sweeps that sum statistics, drivers that update parameters."""

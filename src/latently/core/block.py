@@ -1,4 +1,4 @@
-"""A block of rows, and everything that belongs to a row."""
+"""A block of rows with their weights, labels and masks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from latently.backend.namespace import Array, is_floating, is_sparse, like, name
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of the data. Sweeps slice it without knowing what the fields mean."""
+    """Some rows of the data. Sweeps slice it independently of the meaning of the fields."""
 
-    X: Array  # (n, D), as the user gave it; in the frame of a kernel float64, and zero where not observed
-    weight: Array | None = None  # (n,), >= 0; None where every row counts once
-    allowed: Array | None = None  # (n, K) bool: components a row may come from; None where it may from all
-    observed: Array | None = None  # (n, D) bool; None where nothing is missing, or not looked at yet
-    state: Array | None = None  # (n, m): what an alternating fit has found of each row so far
+    X: Array  # (n, D), as given by the user; in the frame of a kernel float64, zero where missing
+    weight: Array | None = None  # (n,), >= 0; None if all weights are one
+    allowed: Array | None = None  # (n, K) bool: components allowed for a row; None if all are
+    observed: Array | None = None  # (n, D) bool; None if nothing is missing, or not determined yet
+    state: Array | None = None  # (n, m): state of each row in an alternating fit
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -24,38 +24,40 @@ class Block:
         return Block(*(None if field is None else field[rows, ...] for field in self._fields()))
 
     def where(self, chosen: Array) -> Block:
-        """The rows for which `chosen` (n,) is true."""
+        """The rows where `chosen` (n,) is true."""
         return self.take(namespace(self.X).nonzero(chosen)[0])
 
     def apart(self, chosen: Array) -> tuple[Block | None, Block | None]:
-        """The rows for which `chosen` (n,) is true, and the others; None for no rows."""
+        """The rows where `chosen` (n,) is true, and the others; None if there are none."""
         xp = namespace(self.X)
         if bool(xp.all(chosen)):
             return self, None
         return (self.where(chosen), self.where(~chosen)) if bool(xp.any(chosen)) else (None, self)
 
     def take(self, index: Array) -> Block:
-        """The rows of these numbers, in their order."""
+        """The rows with these indices, in this order."""
         xp = namespace(self.X)
         index = like(index, self.X)
         return Block(*(None if field is None else xp.take(field, index, axis=0) for field in self._fields()))
 
     def with_observed(self) -> Block:
-        """With `observed` filled in: what is not a number was not observed."""
-        if is_sparse(self.X):  # what it does not hold is zero
+        """The block with the mask `observed`: NaN marks missing entries."""
+        if is_sparse(self.X):  # entries that are not stored are zero
             return self
         xp = namespace(self.X)
-        if not is_floating(self.X) or not bool(xp.isnan(xp.sum(self.X))):  # a sum tells of a NaN in one go
+        if not is_floating(self.X) or not bool(
+            xp.isnan(xp.sum(self.X))
+        ):  # the sum is NaN if any entry is: one fast pass
             return self
         missing = xp.isnan(self.X)
-        if not bool(xp.any(missing)):  # infinities of both signs
+        if not bool(xp.any(missing)):  # the sum of infinities of both signs is NaN as well
             return self
         return replace(self, observed=~missing)
 
     def informative(self) -> Block:
-        """Without rows that say nothing: those of no weight, and those unobserved as well as unlabelled.
+        """Without rows of zero weight, and without rows that are neither observed nor labelled.
 
-        Where rows have a state, all of them, for it has to come back; and of sparse rows.
+        All rows are kept if they have a state, which must be returned, or are sparse.
         """
         if self.state is not None or is_sparse(self.X):
             return self
@@ -73,7 +75,7 @@ class Block:
         return replace(block, observed=None) if complete else block
 
     def total_weight(self) -> float:
-        """The number of rows, each counted with its weight."""
+        """The total weight of the rows."""
         return float(len(self)) if self.weight is None else float(namespace(self.weight).sum(self.weight))
 
     def _fields(self) -> tuple[Array | None, ...]:
@@ -81,5 +83,5 @@ class Block:
 
 
 def slices(n_rows: int, rows_at_a_time: int) -> list[slice]:
-    """All rows, some at a time."""
+    """All rows, in blocks."""
     return [slice(i, min(i + rows_at_a_time, n_rows)) for i in range(0, n_rows, rows_at_a_time)]

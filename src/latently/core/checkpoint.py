@@ -1,6 +1,6 @@
-"""Checkpoints: the state of a run in a file, so that a fit that was killed goes on where it was.
+"""Checkpoints: the state of a run in a file, so that a killed fit can be resumed.
 
-A checkpoint belongs to one fit: the same data and the same settings. What tells fits apart is kept beside
+A checkpoint belongs to one fit: the same data and the same parameters. A fingerprint of these is stored with
 the state and compared on reading.
 """
 
@@ -20,14 +20,14 @@ from latently.core import io
 
 
 class Checkpoint:
-    """A file for the states of a fit that `belongs_to` tells from others."""
+    """A file for the states of the fit identified by `belongs_to`."""
 
     def __init__(self, path: str | os.PathLike[str], belongs_to: dict[str, Any]):
         self.path = Path(path)
         self.belongs_to = belongs_to
 
     def write(self, records: dict[str, Any], history: list[float], numbers: dict[str, Any]) -> None:
-        """Replaces the file in one go: a fit killed at any moment leaves a whole one."""
+        """Replace the file atomically: a fit killed at any time leaves a complete file."""
         arrays = {"history": np.asarray(history, dtype=np.float64)}
         for name, record in records.items():
             arrays.update(_flat(name, record))
@@ -53,7 +53,7 @@ class Checkpoint:
                 "or choose another path"
             )
         try:
-            present = {name for name in templates if name not in optional or _holds(arrays, name)}
+            present = [name for name in templates if name not in optional or _holds(arrays, name)]
             records = {name: _like(name, templates[name], arrays) for name in present}
             return records, arrays["history"].tolist(), header["numbers"]
         except (KeyError, ValueError) as error:
@@ -64,13 +64,20 @@ class Checkpoint:
 
 
 def fingerprint(*values: Any) -> str:
-    """A short text that differs where any array or number does."""
+    """A short fingerprint that differs if any array or number differs."""
     digest = hashlib.sha256()
     for value in values:
         array = np.ascontiguousarray(to_numpy(value) if hasattr(value, "shape") else value)
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Maybe:
+    """In a template: what may have been None when the record was written."""
+
+    template: Any
 
 
 def _holds(arrays: dict[str, Any], name: str) -> bool:
@@ -89,13 +96,15 @@ def _flat(name: str, record: Any) -> dict[str, Any]:
 def _like(name: str, template: Any, arrays: dict[str, Any]) -> Any:
     if template is None:
         return None
+    if isinstance(template, Maybe):
+        return _like(name, template.template, arrays) if _holds(arrays, name) else None
     if dataclasses.is_dataclass(template):
         fields = dataclasses.fields(template)
         build: Any = type(template)
         return build(**{f.name: _like(f"{name}.{f.name}", getattr(template, f.name), arrays) for f in fields})
     array = arrays[name]
-    if isinstance(template, int):
-        return int(array)
+    if isinstance(template, (int, float)):
+        return type(template)(array)
     if array.shape != tuple(template.shape) or not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must have shape {tuple(template.shape)} and finite entries")
     return like(array, template)

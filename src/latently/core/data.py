@@ -1,53 +1,55 @@
-"""All the rows of a fit: where they come from, and what belongs to each."""
+"""All rows of a fit, with their weights, labels and states."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from copy import copy
 from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import Array, like, namespace, to_numpy
+from latently.backend.namespace import Array, device, is_sparse, like, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.frame import Frame
-from latently.core.source import RowWriter, ahead
+from latently.core.sources import RowWriter, ahead
 from latently.core.sweep import LocalSweep
 
 
 class Data:
-    """Rows in memory, or a `Source` whose chunks are read anew for every sweep."""
+    """Rows in memory, or a `Source` whose chunks are read anew for every sweep.
 
-    def __init__(
-        self,
-        X: Any,
-        weight: Array | None = None,
-        allowed: Array | None = None,
-        state: Array | None = None,
-    ):
+    `fields` are arrays with an entry for every row, by the name of the field of `Block` that they become:
+    weights, allowed components, states.
+    """
+
+    def __init__(self, X: Any, **fields: Array | None):
         self.X = X
-        self.weight = weight
-        self.allowed = allowed
-        self.state = state
+        self.fields = {name: array for name, array in fields.items() if array is not None}
         self.in_memory = not hasattr(X, "chunks")
         self.n_features: int = X.shape[1] if self.in_memory else X.n_features
         self.feature_names: list[str] | None = None if self.in_memory else X.feature_names
 
-    def with_weight(self, weight: Array | None) -> Data:
-        return Data(self.X, None if weight is None else self._beside_rows(weight), self.allowed, self.state)
+    def with_field(self, name: str, array: Array | None) -> Data:
+        """The same rows with another field; None removes it."""
+        data = copy(self)
+        data.fields = {**self.fields, name: self._beside_rows(array)}
+        if array is None:
+            del data.fields[name]
+        return data
 
-    def with_allowed(self, allowed: Array | None) -> Data:
-        return Data(self.X, self.weight, None if allowed is None else self._beside_rows(allowed), self.state)
+    def field(self, name: str) -> Array | None:
+        return self.fields.get(name)
 
-    def with_state(self, state: Array | None) -> Data:
-        """What each row brings to the next sweep; see `Block`."""
-        return Data(self.X, self.weight, self.allowed, state)
-
-    def _beside_rows(self, array: Array) -> Array:
-        return like(array, self.X) if self.in_memory else array
+    def _beside_rows(self, array: Array | None) -> Array | None:
+        """The array on the device of the rows; one that is there already is not copied."""
+        if array is None or not self.in_memory or is_sparse(self.X):
+            return array
+        there = namespace(array) is namespace(self.X) and device(array) == device(self.X)
+        return array if there else like(array, self.X)
 
     def count_rows(self) -> int:
-        """The number of rows, which some sources tell only when read."""
+        """The number of rows, which some sources know only after reading."""
         if self.in_memory:
             return int(self.X.shape[0])
         if self.X.n_rows is not None:
@@ -55,20 +57,16 @@ class Data:
         return sum(len(chunk) for chunk in self.X.chunks())
 
     def blocks(self) -> Iterator[Block]:
-        """The rows in order, as much at a time as may be in memory."""
+        """The rows in order, in chunks that fit in memory."""
         chunks: Iterable[Array] = [self.X] if self.in_memory else ahead(self.X.chunks())
         start = 0
         for X in chunks:
             rows = slice(start, start + X.shape[0])
-            weight, allowed, state = (
-                None if field is None else field[rows, ...]
-                for field in (self.weight, self.allowed, self.state)
-            )
-            yield Block(X, weight, allowed, state=state)
+            yield Block(X, **{name: array[rows, ...] for name, array in self.fields.items()})
             start = rows.stop
 
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[Block]:
-        """All rows in mini-batches of about `size`, in an order drawn anew within every chunk."""
+        """All rows in mini-batches of about `size`, in a new random order within every chunk."""
         for block in self.blocks():
             n = len(block)
             n_batches = max(1, -(-n // size))
@@ -77,7 +75,7 @@ class Data:
                 yield block.take(order[n * i // n_batches : n * (i + 1) // n_batches])
 
     def collected(self, pieces: Iterator[Array], out: str | os.PathLike[str] | None) -> Array:
-        """The pieces as one array, or written to a .npy file as they come, which is then mapped to memory."""
+        """The pieces as one array, or written to a .npy file one by one, which is then memory-mapped."""
         if out is None:
             parts = list(pieces)
             return namespace(parts[0]).concat(parts, axis=0)
@@ -87,5 +85,5 @@ class Data:
         return np.load(out, mmap_mode="r")
 
     def sweep(self, frame: Frame | None, *, floats_per_row: int, block_size: int | None) -> Any:
-        """Passes over all rows, in a frame or as they are."""
+        """Passes over all rows, in a frame or unchanged."""
         return LocalSweep(self.blocks, frame, floats_per_row=floats_per_row, block_size=block_size)

@@ -1,4 +1,4 @@
-"""Drivers: how iterates move.
+"""Drivers: iterations over steps.
 
 A step evaluates the objective at the parameters given, bounds its rounding error, and holds the way on,
 which is computed only if it is taken. A driver takes steps until the objective stops improving.
@@ -25,6 +25,7 @@ class Objective:
     name: str
     direction: int = 1  # 1: it must not fall; -1: it must not rise; 0: a sampler, which may do either
     remedy: str = "rescale the data"  # what to do if it is not finite
+    least_size: float = 1.0  # of two values, relative to which their difference is noticed
 
     def improvement(self, before: float, after: float) -> float:
         """Positive where `after` is better."""
@@ -32,7 +33,7 @@ class Objective:
 
     def better(self, a: float, b: float) -> bool:
         """Whether a is better than b beyond rounding."""
-        return self.improvement(b, a) > _NOTICEABLE * max(1.0, abs(b))
+        return self.improvement(b, a) > _NOTICEABLE * max(self.least_size, abs(b))
 
     def check(self, value: float, improvement: float, rounding: float, n_iter: int) -> None:
         """An error if the value is not finite, or worse than the last by more than rounding explains."""
@@ -85,7 +86,7 @@ StopRule = Callable[[float, float], bool]
 
 @dataclass(frozen=True)
 class Result(Generic[Params]):
-    """Where a run ended. The last entry of `history` belongs to `params`."""
+    """Result of a run. The last entry of `history` belongs to `params`."""
 
     params: Params
     history: list[float]
@@ -94,13 +95,13 @@ class Result(Generic[Params]):
     interrupted: bool = False
 
     def state(self) -> State[Params]:
-        """From where another run can go on."""
+        """State from which another run can continue."""
         return State(self.params, self.params, self.history[:-1], self.n_iter, 0.0)
 
 
 @dataclass(frozen=True)
 class State(Generic[Params]):
-    """Where a run stands between two steps: all that it takes to go on as if nothing had happened."""
+    """State of a run between two steps, sufficient to resume it exactly."""
 
     params: Params  # not evaluated yet
     previous: Params  # to which the last entry of `history` belongs
@@ -111,7 +112,7 @@ class State(Generic[Params]):
 
     @classmethod
     def at(cls, params: Params) -> State[Params]:
-        """Before the first step."""
+        """The state before the first step."""
         return cls(params, params, [], 0, 0.0)
 
 
@@ -127,7 +128,7 @@ def relative(tol: float, least_size: float = 1.0) -> StopRule:
 def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[Any], Step[Any]]:
     """The EM step of a kernel over the rows of a sweep.
 
-    `log_volume` is what the log-likelihood per row in the sweep's frame is above that in the user's units.
+    `log_volume` is the log-likelihood per row in the sweep's frame minus that in the user's units.
     """
 
     def evaluated(params: Any) -> tuple[Any, float, float]:
@@ -148,7 +149,7 @@ def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[An
                     there = kernel.canonical(kernel.m_step(kernel.damped(stats, params, damping), params))
                     if evaluated(there)[1] >= objective:
                         return there
-                except (ValueError, ArithmeticError):  # statistics that belong to no parameters
+                except (ValueError, ArithmeticError):  # no parameters have these statistics
                     pass
                 damping *= 4.0
             return params
@@ -159,7 +160,7 @@ def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[An
 
 
 class Passes:
-    """Counts how often steps look at the data."""
+    """Count the passes of steps over the data."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -175,7 +176,7 @@ class Passes:
 def alternate(
     first: Callable[[Params], Step[Params]], second: Callable[[Params], Step[Params]]
 ) -> Callable[[Params], Step[Params]]:
-    """Two steps that are taken one after the other, as one."""
+    """Two consecutive steps as one step."""
 
     def both(params: Params) -> Step[Params]:
         here = first(params)
@@ -216,7 +217,8 @@ def run(
         objective.check(taken.objective, gain, rounding, n_iter)
         try:
             converged = bool(objective.direction) and taken.may_stop and stop(taken.objective, gain)
-            if converged and gain < 0 and n_iter > 1:  # one step is always taken, as scikit-learn expects
+            noticeable = gain < -_NOTICEABLE * max(1.0, abs(taken.objective))
+            if converged and noticeable and n_iter > 1:  # one step is always taken, as scikit-learn expects
                 return Result(state.previous, history, n_iter - 1, converged)
             history = [*history, taken.objective]
             ended = _told(callbacks, Iteration(n_iter, taken.objective, gain, max_iter))
@@ -285,10 +287,10 @@ def best_start(
     stop: StopRule,
     objective: Objective = LOG_LIKELIHOOD,
 ) -> tuple[Params, bool]:
-    """Where the most promising of several starts leads, and whether the user interrupted the search.
+    """The best of several starts by successive halving, and whether the user interrupted the search.
 
-    All take a few steps, the better half takes as many more, and so on until one is left. A single start is
-    returned as it is.
+    All starts take a few steps, the better half takes as many more, and so on until one is left. A single
+    start is returned unchanged.
     """
     starts = iter(starts)
     first, second = next(starts), next(starts, None)

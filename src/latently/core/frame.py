@@ -1,8 +1,8 @@
-"""The coordinates in which kernels work: x = shift + scale * u.
+"""Internal coordinates of kernels: x = shift + scale * u.
 
-Quadratic forms of data far from the origin lose their digits, and squares of 1e155 overflow. So the
-data are centred, in float64, and divided by powers of two (which costs no digit) block by block on
-their way into a kernel; parameters are carried over at the start and the end of a fit.
+Quadratic forms of data far from the origin lose precision, and squares of 1e155 overflow. Therefore the data
+are centred, in float64, and divided by powers of two (which is exact) block by block before they enter a
+kernel; parameters are converted at the start and the end of a fit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from latently.core.block import Block
 class Frame:
     """The map x = shift + scale * u between the user's units x and the kernel's u.
 
-    log p(x) = log p(u) - sum of log scale, over the features that were observed.
+    log p(x) = log p(u) - sum of log scale, over the observed features.
     """
 
     shift: Array  # (D,)
@@ -26,14 +26,14 @@ class Frame:
 
     @classmethod
     def around(cls, mean: Array, deviation: Array, *, isotropic: bool) -> Frame:
-        """Centred on `mean`, each feature of about unit deviation; one common scale if `isotropic`.
+        """Centred at `mean`, with about unit standard deviation per feature; one common scale if `isotropic`.
 
-        A feature that does not vary takes the scale of the others.
+        A constant feature gets the scale of the others.
         """
         xp = namespace(mean)
         varies = deviation > 0
         largest = float(xp.max(deviation)) or 1.0
-        relative = deviation / largest  # so that its squares stay in range
+        relative = deviation / largest  # squares stay in range
         n_varying = max(1, int(xp.sum(xp.astype(varies, xp.int64))))
         typical = largest * math.sqrt(float(xp.sum(relative**2)) / n_varying or 1.0)
         scale = xp.where(varies & (not isotropic), deviation, typical)
@@ -46,7 +46,7 @@ class Frame:
         return cls(zeros, zeros + 1.0)
 
     def enter(self, block: Block) -> Block:
-        """The rows in this frame, in float64; zero, which is the mean, where nothing was observed."""
+        """The rows in this frame, in float64; missing entries are zero, which is the mean."""
         u = double(block.X) - self.shift
         u *= 1.0 / self.scale
         if block.observed is not None:
@@ -58,7 +58,7 @@ class Frame:
         return namespace(self.scale).log(self.scale)
 
     def log_volume(self, block: Block) -> Array:
-        """What the log density of each row in the frame is above that in the user's units: () or (n,)."""
+        """Log density of each row in the frame minus that in the user's units: () or (n,)."""
         xp = namespace(self.scale)
         if block.observed is None:
             return xp.sum(self.log_scale())

@@ -1,7 +1,7 @@
-"""Model files: named arrays in safetensors with a JSON header. Reading one never runs code.
+"""Model files: named arrays in safetensors with a JSON header. Reading never runs code.
 
-The header holds the format version, the class, hyper-parameters and whatever else is not an array, and
-the sha256 of header and arrays together, so that a changed byte anywhere is noticed.
+The header contains the format version, the class, hyper-parameters and everything that is not an array, and
+the SHA-256 of header and arrays, so that any changed byte is detected.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _KEY = "latently"
 
 
 class ModelFileError(ValueError):
-    """The file is not a model that this version of latently can read."""
+    """The file is not a model file that this version of latently can read."""
 
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Writes the file whole or not at all: a reader never sees half of it."""
+    """Write a model file atomically."""
     path = Path(path)
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps({"format_version": FORMAT_VERSION, **header}, sort_keys=True, allow_nan=False)
@@ -37,7 +37,7 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str
 
 
 def replace_file(path: Path, payload: bytes) -> None:
-    """Puts the bytes into the file, which appears whole or stays as it was."""
+    """Replace the contents of the file atomically."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -50,7 +50,7 @@ def replace_file(path: Path, payload: bytes) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays of a file written by `write`, checked for version and damage."""
+    """Header and arrays of a file written by `write`, with checks of version and integrity."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no model file {str(path)!r}")
@@ -58,7 +58,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
         with safetensors.safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator there)
-    except Exception as error:  # the parser's own errors come in several types
+    except Exception as error:  # the parser raises errors of several types
         raise ModelFileError(f"{str(path)!r} is truncated or not a model file: {error}") from None
     if _KEY not in metadata or "sha256" not in metadata:
         raise ModelFileError(f"{str(path)!r} is a safetensors file, but was not written by latently")

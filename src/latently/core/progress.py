@@ -1,4 +1,4 @@
-"""Progress of a fit, shown as a rich bar where rich is installed and as lines of text where not."""
+"""Progress of a fit, as a progress bar if rich is installed, else as lines of text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from latently.core.drivers import Iteration
 
 
 class Progress:
-    """A callback to be used as a context manager around a run."""
+    """A callback that is also a context manager around a run."""
 
     def __init__(self, title: str, quantity: str = "log-likelihood per row"):
         self.title = title
-        self.quantity = quantity  # what the objective is called
+        self.quantity = quantity  # name of the objective
         self._bar: Any = None
         self._task: Any = None
 
@@ -35,7 +35,7 @@ class Progress:
         return self
 
     def starts(self, starts: Iterable[Any]) -> Iterator[Any]:
-        """The starts one by one, each told of when it has been found and is about to be tried."""
+        """Yield the starts one by one and report each before it is tried."""
         for number, start in enumerate(starts, 1):
             self._say(f"{self.title}: trying start {number}")
             yield start

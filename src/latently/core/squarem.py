@@ -1,9 +1,9 @@
-"""SQUAREM: EM with longer strides.
+"""SQUAREM: accelerated EM.
 
-EM creeps where much of the information is missing: its error shrinks by nearly the same factor, in nearly
-the same direction, step after step. Two steps tell both, so the place where they lead can be guessed. A
-guess is kept only where the objective is at least that of plain EM: the objective never falls and the
-fixed points are the same. Varadhan & Roland (2008), Scandinavian Journal of Statistics 35, scheme S3.
+EM converges slowly if much information is missing: its error shrinks by nearly the same factor, in nearly
+the same direction, in every step. Two steps determine both, so the limit can be extrapolated. An
+extrapolation is accepted only if the objective is at least that of plain EM: the objective never decreases
+and the fixed points are the same. Varadhan & Roland (2008), Scandinavian Journal of Statistics 35, scheme S3.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import numpy as np
 from latently.backend.namespace import Array, namespace
 from latently.core.drivers import Step
 
-_STEPS = 16  # of the stride between two powers of two
-_BITS = 7  # of a typical entry of a direction
-_COARSER = 10.0  # times as much rounding as at the plain step makes a guess doubtful
+_STEPS = 16  # step lengths between two powers of two
+_BITS = 7  # precision of a typical entry of a direction
+_COARSER = 10.0  # a guess is rejected if its rounding error exceeds that of the plain step by this factor
 
 
 class Chart(Protocol):
-    """Parameters as a point in a space without bounds, and back."""
+    """Conversion between parameters and points of an unconstrained space."""
 
     def to_vector(self, params: Any) -> Array: ...
 
     def from_vector(self, vector: Array, like: Any) -> Any:
-        """The parameters at a point, shaped like others; a ValueError where the point is out of reach."""
+        """The parameters at a point, shaped like others; raises ValueError if the point is infeasible."""
 
 
 def squarem(step: Callable[[Any], Step[Any]], chart: Chart) -> Callable[[Any], Step[Any]]:
-    """A step worth several: two plain ones, a guess where they lead, and a plain one from there."""
+    """An accelerated step: two plain steps, an extrapolation, and a plain step from there."""
 
     def longer(params: Any) -> Step[Any]:
         here = step(params)
@@ -45,7 +45,7 @@ def squarem(step: Callable[[Any], Step[Any]], chart: Chart) -> Callable[[Any], S
             if guess is None:
                 return twice
             try:
-                with np.errstate(all="ignore"):  # a guess at which the model breaks down is no matter
+                with np.errstate(all="ignore"):  # extrapolations may be numerically invalid
                     third = step(guess)
                     return third.next_params() if _better(third, second) else twice
             except (ValueError, ArithmeticError):
@@ -57,17 +57,17 @@ def squarem(step: Callable[[Any], Step[Any]], chart: Chart) -> Callable[[Any], S
 
 
 def _better(guess: Step[Any], plain: Step[Any]) -> bool:
-    """Whether a guess is at least as good; far out, where digits are lost, beyond what rounding may feign."""
+    """Whether an extrapolation is at least as good, beyond its rounding error."""
     doubt = guess.rounding if guess.rounding > _COARSER * plain.rounding else 0.0
     return math.isfinite(guess.objective) and guess.objective - doubt >= plain.objective
 
 
 def _extrapolated(chart: Chart, start: Any, once: Any, twice: Any) -> Any:
-    """Where steps that shrink by a constant factor would end; None where steps do not shrink.
+    """Limit of steps that shrink by a constant factor; None if steps do not shrink.
 
-    Long strides would also lead two fits apart whose numbers differ in the last digit only, as those of rows
-    given in another order do. So directions and stride are rounded, to a part in a hundred or so: a guess is
-    as good, and the last digits of `start` are carried along, not multiplied.
+    Long steps amplify differences in the last digits, such as those due to another order of the rows.
+    Therefore directions and step lengths are rounded to about one percent: the extrapolation is as good, and
+    the last digits of `start` are carried over, not amplified.
     """
     x0, x1, x2 = (chart.to_vector(params) for params in (start, once, twice))
     xp = namespace(x0)
@@ -85,7 +85,7 @@ def _extrapolated(chart: Chart, start: Any, once: Any, twice: Any) -> Any:
 
 
 def _rounded(direction: Array, length: float) -> Array:
-    """The direction in multiples of a power of two, about a hundredth of its typical entry."""
+    """The direction rounded to multiples of a power of two, about one percent of its typical entry."""
     typical = length / math.sqrt(direction.shape[0])
     unit = 2.0 ** (round(math.log2(typical)) - _BITS)
     return namespace(direction).round(direction / unit) * unit

@@ -1,7 +1,7 @@
-"""Stepwise EM: parameters move after every batch of rows, not after all of them.
+"""Stepwise EM: parameters are updated after every batch of rows.
 
-The statistics of the batches are blended, each new one with a share that shrinks as (t + offset)^-decay, so
-that noise averages out and what was learnt under early parameters is forgotten. Cappe & Moulines (2009),
+The statistics of the batches are averaged, each new batch with a step size (t + offset)^-decay, so that noise
+averages out and statistics of early parameters are forgotten. Cappe & Moulines (2009),
 Journal of the Royal Statistical Society B 71; the fixed points are those of EM.
 """
 
@@ -17,31 +17,31 @@ from latently.core.tree import add, mapped
 
 @dataclass(frozen=True)
 class Batch:
-    """What a mini-batch is among all rows."""
+    """Size and weight of a mini-batch relative to all rows."""
 
-    size: float  # rows, of those a full batch has
-    full_weight: float  # what a full batch weighs on average
+    size: float  # rows, as a fraction of a full batch
+    full_weight: float  # mean weight of a full batch
 
 
 @dataclass(frozen=True)
 class Online:
-    """Where stepwise EM stands."""
+    """State of stepwise EM."""
 
     params: Any
-    stats: Any  # blended, of one unit of weight; None before the first batch
+    stats: Any  # averaged, per unit of weight; None before the first batch
     n_steps: int = 0
 
     def step(
         self, kernel: Kernel, sweep: Any, *, decay: float, offset: float, batch: Batch | None = None
     ) -> tuple[Online, float, float]:
-        """After one batch; and the log-likelihood of the batch before it, in its frame, and its weight.
+        """State after one batch; the log-likelihood of the batch before the update, in its frame; its weight.
 
-        A batch of a stream counts as a whole. One of known data counts by its size and weight among them, so
-        that all rows do alike.
+        The step size of a batch of a stream does not depend on its size. That of a mini-batch of known data
+        is proportional to its size and weight, so that all rows count equally.
         """
         density = kernel.prepare(self.params)
         sums = sweep.sum(kernel.e_step, density)
-        if sums is None:  # no row says anything
+        if sums is None:  # no row has weight and observed entries
             return self, 0.0, 0.0
         stats: Any = kernel.stats(density, sums)
         weight = float(stats.total_weight)

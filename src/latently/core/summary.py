@@ -1,8 +1,8 @@
-"""What two passes over the rows tell before a fit: sizes, moments, and a sample for the starts.
+"""Two passes over the rows before a fit: sizes, moments, and a sample for the initialisation.
 
-The sample must not hang on the order of the rows, on blocks, or on whether a row is given twice or with
-weight two. So it is made of distinct rows, each with all the weight it has, and those are taken whose
-hash is smallest: chance, but the same chance for the same rows.
+The sample must not depend on the order of the rows, on blocks, or on whether a row is given twice or with
+weight two. Therefore it consists of distinct rows with their total weights, and those with the smallest
+hashes are taken: a pseudorandom selection that is the same for the same rows.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from latently.core.tree import add
 
 @dataclass(frozen=True)
 class Summary:
-    """Sizes, and weighted mean and standard deviation of each feature over the entries that were observed."""
+    """Sizes, and weighted mean and standard deviation of each feature over the observed entries."""
 
-    n_rows: int  # that say something
+    n_rows: int  # with positive weight and something observed or labelled
     total_weight: float
     observed_weight: Array  # (D,)
     mean: Array  # (D,)
     deviation: Array  # (D,)
-    constant: Array  # (D,) bool: the feature never changes
-    infinite: Array  # (D,) bool: it holds an infinity
-    content: int  # a hash of all rows with their weights and labels, whatever their order
+    constant: Array  # (D,) bool: the feature is constant
+    infinite: Array  # (D,) bool: it contains an infinity
+    content: int  # order-independent hash of all rows with their weights and labels
     sample: Sample | None  # in main memory
 
     @classmethod
     def of_moments(cls, mean: Array, deviation: Array) -> Summary:
-        """Of rows that are known by their moments only, and may have missing entries."""
+        """Summary of rows known by their moments only, which may have missing entries."""
         nothing = namespace(mean).zeros_like(mean)
         return cls(0, 1.0, nothing, mean, deviation, nothing > 0, nothing > 0, 0, None)
 
@@ -47,15 +47,15 @@ class Summary:
 
 @dataclass(frozen=True)
 class Sample:
-    """Distinct rows in the order of their hashes."""
+    """Distinct rows sorted by hash."""
 
     keys: NDArray[np.int64]  # (m,)
-    X: Floats  # (m, D), NaN where not observed
+    X: Floats  # (m, D), NaN where missing
     weight: Floats  # (m,)
     allowed: NDArray[np.bool_] | None  # (m, K)
 
     def distinct(self, limit: int) -> Sample:
-        """At most `limit` rows, equal ones put together."""
+        """At most `limit` rows, with equal ones merged."""
         keys, first, inverse = np.unique(self.keys, return_index=True, return_inverse=True)
         weight: Floats = np.bincount(inverse, weights=self.weight, minlength=len(keys)).astype(np.float64)
         first = first[:limit]
@@ -81,9 +81,9 @@ class _Moments:
 
 
 def summarise(sweep: Any, sample_size: int) -> Summary | None:
-    """Two passes: ranges first, so that neither an offset nor the units can spoil the moments.
+    """Two passes: ranges first, so that moments are accurate whatever the offset and the units.
 
-    None where no row says anything.
+    None if no row has positive weight and something observed or labelled.
     """
 
     def joined(a: _Ranges, b: _Ranges) -> _Ranges:
@@ -184,11 +184,11 @@ def _put_together(a: Sample, b: Sample, limit: int) -> Sample:
         np.concatenate([a.weight, b.weight]),
         allowed,
     )
-    return both.distinct(limit) if len(both.keys) > 2 * limit else both  # rows that come again and again
+    return both.distinct(limit) if len(both.keys) > 2 * limit else both  # limits the memory for repeated rows
 
 
 def _keys(block: Block) -> NDArray[np.int64]:
-    """Equal for rows that are equal in all that is known of them, their weight apart."""
+    """Keys that are equal for rows with equal values and labels, whatever their weights."""
     hashes = row_hashes(block.X)
     if block.allowed is not None:
         hashes = hashes + 31 * row_hashes(block.allowed)

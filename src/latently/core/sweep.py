@@ -1,7 +1,7 @@
 """A sweep: one pass over the rows, block by block, on all cores.
 
-Each thread takes a contiguous run of blocks and keeps one running sum, so memory stays at a block and
-a record of statistics per thread however many rows there are, and the result is the same in every run.
+Each thread processes a contiguous run of blocks and keeps one running sum, so memory is a block and a record
+of statistics per thread for any number of rows, and the result is reproducible.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from latently.core.tree import add
 
 
 class Sweep(Protocol):
-    """What drivers and kernels ask of rows, wherever they are."""
+    """Interface of a pass over rows, wherever they are stored."""
 
     def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
-        """`fn(*args, block)` of all blocks, combined in order; rows that say nothing are left out."""
+        """`fn(*args, block)` of all blocks, combined in order, without rows that do not contribute."""
 
     def sum(self, fn: Callable[..., Any], *args: Any) -> Any:
         """The sum of `fn(*args, block)` over all blocks; `fn` returns a record."""
@@ -41,9 +41,9 @@ class Sweep(Protocol):
 
 
 class LocalSweep:
-    """A sweep in this process, over what `chunks` gives: large blocks of rows as the user gave them.
+    """A sweep in this process over `chunks`: large blocks of rows in the user's units.
 
-    Without a `frame` functions see the rows as they are.
+    Without a `frame` the rows are passed to functions unchanged.
     """
 
     def __init__(
@@ -63,10 +63,11 @@ class LocalSweep:
 
     def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
         def work(blocks: Iterator[Block]) -> Any:
-            telling = (block for block in (block.informative() for block in blocks) if len(block))
-            return _reduced(combine, (fn(*args, self._framed(block)) for block in telling))
+            informative = (block for block in (block.informative() for block in blocks) if len(block))
+            return _reduced(combine, (fn(*args, self._framed(block)) for block in informative))
 
-        parts = (part for chunk in self.chunks() for part in self._shared_out(chunk, work, self.n_threads))
+        n_threads = self._threads_for(args)
+        parts = (part for chunk in self.chunks() for part in self._shared_out(chunk, work, n_threads))
         return _reduced(combine, parts)
 
     def sum(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -76,12 +77,14 @@ class LocalSweep:
         def work(blocks: Iterator[Block]) -> list[Array]:
             return [fn(*args, self._framed(block)) for block in blocks]
 
-        by_chance = any(
-            isinstance(arg, np.random.Generator) for arg in args
-        )  # one block draws after the other
+        n_threads = self._threads_for(args)
         for chunk in self.chunks():
-            for run in self._shared_out(chunk, work, 1 if by_chance else self.n_threads):
+            for run in self._shared_out(chunk, work, n_threads):
                 yield from run
+
+    def _threads_for(self, args: tuple[Any, ...]) -> int | None:
+        """One if blocks draw from a generator, so that the order of their draws is fixed."""
+        return 1 if any(isinstance(arg, np.random.Generator) for arg in args) else self.n_threads
 
     def _shared_out(
         self, chunk: Block, work: Callable[[Iterator[Block]], Any], n_threads: int | None
@@ -100,7 +103,7 @@ class LocalSweep:
                 return [work(blocks(pieces))]
             contexts = [
                 copy_context() for _ in runs
-            ]  # what the caller set, such as np.errstate, holds in threads
+            ]  # threads inherit context of the caller, such as np.errstate
             with ThreadPoolExecutor(n_threads) as pool:
                 return list(pool.map(lambda c, run: c.run(work, blocks(run)), contexts, runs))
 
@@ -109,7 +112,7 @@ class LocalSweep:
 
 
 def _reduced(combine: Callable[[Any, Any], Any], parts: Iterable[Any]) -> Any:
-    """All parts combined, one after the other; None comes of runs in which no row says anything."""
+    """All parts combined in order; None is the result of a run without contributing rows."""
     total = None
     for part in parts:
         if part is not None:

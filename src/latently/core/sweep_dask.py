@@ -1,16 +1,17 @@
-"""Rows in Dask arrays and data frames, and sweeps that go where their partitions are.
+"""Rows in Dask arrays and data frames, and sweeps over their partitions.
 
-A partition is a recipe: what it makes can be lost with a worker and is made again. Only the parameters of a
-sweep are scattered, under a name of their own each time, and sent anew if they are lost. Partial sums meet in
-a tree whose shape is fixed, so it does not matter which worker did what, or when, or how often. Without a
-cluster the partitions are worked out here, one after the other, and their rows shared out to threads.
+A partition is a recipe: its result can be lost with a worker and is recomputed. Only the parameters of a
+sweep are scattered, under a new name each time, and sent again if they are lost. Partial sums are reduced in
+a tree of fixed shape, so the result does not depend on which worker computed what, when, or how often.
+Without a cluster the partitions are processed in this process, one after the other, with their rows
+distributed over threads.
 
-A worker's thread does one partition at a time on one core (or more: OMP_NUM_THREADS on the workers, which
-Dask sets to 1, says how many cores a worker has for all its threads together).
+A thread of a worker processes one partition at a time on one core (or more: OMP_NUM_THREADS on the workers,
+which Dask sets to 1, is the number of cores of a worker for all its threads together).
 """
 
 # mypy: allow-untyped-calls
-# (Dask has type annotations here and there only)
+# (Dask is only partly annotated)
 
 from __future__ import annotations
 
@@ -34,22 +35,22 @@ from latently.backend.namespace import Array, to_numpy
 from latently.core.block import Block
 from latently.core.data import Data
 from latently.core.frame import Frame
-from latently.core.source import Rows, RowWriter, _numbers, _real, ahead
+from latently.core.sources import Rows, RowWriter, ahead, block_numbers, real_dtype
 from latently.core.sweep import LocalSweep
 from latently.core.tree import add
 
-PATIENCE = 600.0  # seconds without a single step of the cluster after which a sweep gives up
-ATTEMPTS = 4  # at a sweep, when workers are lost with what cannot be made again
-FAN_IN = 8  # partial sums that are added in one task
+PATIENCE = 600.0  # seconds without progress of the cluster after which a sweep fails
+ATTEMPTS = 4  # attempts at a sweep when workers are lost with data that cannot be recomputed
+FAN_IN = 8  # partial sums added in one task
 
 
 class DaskData(Data):
-    """The rows of a Dask array or data frame, with NumPy arrays of what belongs to each."""
+    """The rows of a Dask array or data frame, with NumPy arrays of their weights, labels and states."""
 
     def __init__(self, X: Any):
         self.X = X
         self.in_memory = False
-        self.weight = self.allowed = self.state = None
+        self.fields = {}
         self.n_features, self.feature_names, self.dtype, counts = _described(X)
         self.client = _current_client()
         self._scheduler = get_scheduler(collections=[X])
@@ -59,20 +60,11 @@ class DaskData(Data):
             for i, part in enumerate(_partitions(X))
         ]
         self._held: list[tuple[Any, Any]] | None = None  # partitions and fields, on the cluster if they fit
-        self._held_rows: dict[str, Any] = {}  # those partitions, for all that differ in fields only
+        self._held_rows: dict[str, Any] = {}  # those partitions, shared by data that differ in fields only
 
-    def with_weight(self, weight: Array | None) -> DaskData:
-        return self._with("weight", weight)
-
-    def with_allowed(self, allowed: Array | None) -> DaskData:
-        return self._with("allowed", allowed)
-
-    def with_state(self, state: Array | None) -> DaskData:
-        return self._with("state", state)
-
-    def _with(self, name: str, field: Array | None) -> DaskData:
-        data = copy.copy(self)
-        setattr(data, name, field)
+    def with_field(self, name: str, array: Array | None) -> Data:
+        data = super().with_field(name, array)
+        assert isinstance(data, DaskData)
         data._held = None
         return data
 
@@ -80,24 +72,23 @@ class DaskData(Data):
         return sum(self._row_counts())
 
     def _row_counts(self) -> list[int]:
-        """The rows of each partition, which some collections tell only when worked out."""
+        """The number of rows of each partition, which some collections know only after computation."""
         if self._counts is None:
             counts = [_task(len, part) for part in self._parts]
             self._counts = list(self._in_order(counts, at_a_time=len(counts)))
         return self._counts
 
     def recipes(self) -> list[tuple[Any, Any]]:
-        """Of each partition the rows, and their fields; not worked out yet."""
+        """The rows and fields of each partition, not computed yet."""
         return list(zip(self._parts, self._fields(), strict=True))
 
     def _fields(self) -> list[Any]:
-        fields = (self.weight, self.allowed, None, self.state)  # in the order of Block
-        if all(field is None for field in fields):
-            return [()] * len(self._parts)
+        if not self.fields:
+            return [{}] * len(self._parts)
         ends = np.cumsum(self._row_counts()).tolist()
         return [
             dask.delayed(
-                tuple(None if field is None else field[start:end] for field in fields),
+                {name: array[start:end] for name, array in self.fields.items()},
                 pure=False,
                 traverse=False,
             )
@@ -106,7 +97,7 @@ class DaskData(Data):
 
     def held(self) -> list[tuple[Any, Any]]:
         """The same as `recipes`, kept by the workers between sweeps: the rows if they take less than half of
-        the memory there is, the fields always."""
+        the memory of the cluster, the fields always."""
         if self._held is None:
             parts, fields = self._held_rows.get("rows", self._parts), self._fields()
             if not self._held_rows:
@@ -115,26 +106,28 @@ class DaskData(Data):
                 if n_bytes < sum(worker["memory_limit"] or 0 for worker in workers) / 2:
                     parts = self.client.persist(parts)
                 self._held_rows["rows"] = parts
-            if not isinstance(fields[0], tuple):
+            if not isinstance(fields[0], dict):
                 with _large_graphs():
                     fields = self.client.persist(fields)
             self._held = list(zip(parts, fields, strict=True))
         return self._held
 
     def let_go(self) -> None:
-        """What the workers keep is made again when it is next asked for."""
+        """Discard what the workers keep; it is recomputed on the next access."""
         self._held = None
         self._held_rows.clear()
 
     def blocks(self) -> Iterator[Block]:
         blocks = [_task(_block, *recipe) for recipe in self.recipes()]
-        at_a_time = 1 if self.client is None else self._n_threads()  # here memory counts, there it is theirs
+        at_a_time = (
+            1 if self.client is None else self._n_threads()
+        )  # locally memory is limited; on a cluster it is that of the workers
         for block in self._in_order(blocks, at_a_time):
             if len(block):
                 yield block
 
     def _in_order(self, tasks: list[Any], at_a_time: int) -> Iterator[Any]:
-        """What the tasks give, one after the other; the next ones are under way while some are in use."""
+        """Results of the tasks in order; the next ones are computed while some are in use."""
         if self.client is None:
             groups = (tasks[i : i + at_a_time] for i in range(0, len(tasks), at_a_time))
             yield from ahead(
@@ -151,13 +144,13 @@ class DaskData(Data):
             under_way = next_tasks
 
     def _n_threads(self) -> int:
-        """How many tasks can run side by side."""
+        """Number of tasks that can run in parallel."""
         return (
             placement.row_threads() if self.client is None else max(1, sum(self.client.nthreads().values()))
         )
 
     def collected(self, pieces: Any, out: str | os.PathLike[str] | None) -> Array:
-        """The pieces, a Dask array, as they are; or written to a .npy file, which is mapped to memory."""
+        """The pieces as a Dask array; or written to a .npy file, which is memory-mapped."""
         if out is None:
             return pieces
         with RowWriter(out) as file:
@@ -179,7 +172,7 @@ class DaskSweep:
     block_size: int | None
 
     def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
-        """`fn(*args, block)` of all blocks, combined in order; rows that say nothing are left out."""
+        """`fn(*args, block)` of all blocks, combined in order, without rows that do not contribute."""
         if self.data.client is None:
             here = Data.sweep(
                 self.data, self.frame, floats_per_row=self.floats_per_row, block_size=self.block_size
@@ -192,12 +185,12 @@ class DaskSweep:
         return self.reduce(fn, add, *args)
 
     def rows(self, fn: Callable[..., Array], *args: Any) -> Any:
-        """`fn(*args, block)`, one row per row, as a Dask array that is worked out where the rows are.
+        """`fn(*args, block)`, one row per row, as a lazy Dask array that is computed where the rows are.
 
-        A generator among `args` gives each partition a seed of its own, and the result is always the same.
+        A generator in `args` provides a seed for each partition, so that the result is reproducible.
         """
         told = self._pass(fn, None, args)
-        like = _rows_of_block(told, np.zeros(0), np.zeros((1, self.data.n_features)), (), None)[:0]
+        like = _rows_of_block(told, np.zeros(0), np.zeros((1, self.data.n_features)), {}, None)[:0]
         recipes, counts = self.data.recipes(), self.data._counts
         rngs = [arg for arg in args if isinstance(arg, np.random.Generator)]
         seeds = rngs[0].integers(2**63, size=(len(recipes), 2)).tolist() if rngs else [None] * len(recipes)
@@ -216,11 +209,11 @@ class DaskSweep:
         return _Pass(fn, combine, args, self.frame, self.floats_per_row, self.block_size, np.geterr())
 
 
-# -- what is looked at before anything is worked out -------------------------------------------------------
+# -- validation before any computation ---------------------------------------------------------------------
 
 
 def _described(X: Any) -> tuple[int, list[str] | None, np.dtype[Any], list[int] | None]:
-    """Number and names of the columns, the type of their values, and the rows of each partition if known."""
+    """Number and names of the columns, their dtype, and the number of rows of each partition if known."""
     is_array = isinstance(X, da.Array)
     if not is_array and not hasattr(type(X), "columns"):
         raise ValueError(f"X must be an array or a data frame, not a {type(X).__name__} of Dask")
@@ -228,7 +221,7 @@ def _described(X: Any) -> tuple[int, list[str] | None, np.dtype[Any], list[int] 
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead; reshape X to rows and features")
     names, counts = None, None
     if is_array:
-        dtype = _real(X.dtype, "X")
+        dtype = real_dtype(X.dtype, "X")
         if np.isnan(X.shape[1]):
             raise ValueError("the number of columns of X is not known; X.compute_chunk_sizes() finds it out")
         counts = None if any(map(np.isnan, X.chunks[0])) else [int(n) for n in X.chunks[0]]
@@ -253,27 +246,27 @@ def _partitions(X: Any) -> list[Any]:
 
 
 def _current_client() -> Any:
-    """The client that Dask would use; None where it would work in this process."""
+    """The client that Dask would use; None if it would compute in this process."""
     get = get_scheduler()
     client = getattr(get, "__self__", None)
     return client if hasattr(client, "scatter") else None
 
 
 def _task(fn: Callable[..., Any], *args: Any) -> Any:
-    """A call on a worker, under a new name: what an earlier one gave is never taken for its result."""
+    """A call on a worker, under a new name, so that no earlier result is reused."""
     return dask.delayed(fn, pure=False)(*args)
 
 
 def _large_graphs() -> Any:
-    """Dask warns of large things that come with tasks; here they are weights or a model, as they must be."""
+    """Suppress Dask's warning about large objects in tasks; here they are weights or a model."""
     return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"})
 
 
-# -- a sweep on a cluster, seen from here ------------------------------------------------------------------
+# -- a sweep on a cluster: client side ---------------------------------------------------------------------
 
 
 class _Lost(Exception):
-    """Workers took with them what they cannot make again."""
+    """Workers were lost with data that cannot be recomputed."""
 
 
 def _on_workers(data: DaskData, told: _Pass) -> Any:
@@ -297,9 +290,9 @@ def _on_workers(data: DaskData, told: _Pass) -> Any:
 def _swept(data: DaskData, told: _Pass) -> Any:
     client = data.client
     try:
-        # no broadcast: it never ends if a worker dies meanwhile; workers fetch it from each other
+        # no broadcast: it hangs if a worker dies meanwhile; workers fetch it from each other
         shared = client.scatter([told], hash=False)[0]
-    except OSError as error:  # connections and timeouts: no worker is there to take it
+    except OSError as error:  # connections and timeouts: no worker is available
         raise _Lost from error
     sums = [_task(_sum_of_block, shared, *recipe) for recipe in data.held()]
     while len(sums) > 1:
@@ -307,14 +300,14 @@ def _swept(data: DaskData, told: _Pass) -> Any:
     total = client.compute(sums[0])
     try:
         _wait(client, total)
-        return copy.deepcopy(total.result())  # what came over the wire may be read-only
+        return copy.deepcopy(total.result())  # deserialised arrays may be read-only
     finally:
         total.release()
         shared.release()
 
 
 def _wait(client: Any, future: Any) -> None:
-    """Until the future is done, however long that takes, as long as the cluster does anything."""
+    """Wait until the future is done, as long as the cluster makes progress."""
     from distributed import wait
 
     before = None
@@ -337,23 +330,23 @@ def _steps_taken(dask_scheduler: Any) -> int:
     return int(dask_scheduler.transition_counter)
 
 
-# -- and seen from a worker --------------------------------------------------------------------------------
+# -- a sweep on a cluster: worker side ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """All that workers are told of one pass over the rows."""
+    """Everything workers need for one pass over the rows."""
 
     fn: Callable[..., Any]
-    combine: Any  # two partial results to one; None where there is one result per row
+    combine: Any  # combines two partial results; None if there is one result per row
     args: tuple[Any, ...]
     frame: Frame | None
     floats_per_row: int
     block_size: int | None
-    errors: Any  # what to do about overflow and the like
+    errors: Any  # handling of floating-point errors
 
     def over(self, block: Block, n_threads: int) -> LocalSweep:
-        """The pass over some rows, in blocks that do not hang on what else the worker does."""
+        """The pass over some rows, in blocks that do not depend on the load of the worker."""
         most = placement.BLOCK_BYTES // (8 * self.floats_per_row)
         size = max(placement.SMALLEST_BLOCK, min(most, -(-len(block) // n_threads)))
         return LocalSweep(
@@ -366,26 +359,26 @@ class _Pass:
 
 
 def _rows_of_partition(partition: Any, name: str, n_features: int, n_rows: int | None) -> Rows:
-    """The partition as an array of numbers, NaN where there is none."""
+    """The partition as a numeric array, with NaN for missing entries."""
     n_found = np.shape(partition)[0]
     if n_rows is not None and n_found != n_rows:
         raise ValueError(f"{name} should have {n_rows} rows but has {n_found}")
     if n_found == 0:
         return np.zeros((0, n_features))
-    rows = _numbers(partition, name)[1]
+    rows = block_numbers(partition, name)[1]
     if rows.shape[1] != n_features:
         raise ValueError(f"{name} should have {n_features} columns but has {rows.shape[1]}")
-    return np.ascontiguousarray(rows, dtype=_real(rows.dtype, name))
+    return np.ascontiguousarray(rows, dtype=real_dtype(rows.dtype, name))
 
 
-def _block(X: Rows, fields: tuple[Array | None, ...]) -> Block:
-    block = Block(X, *fields)
-    if any(field is not None and len(field) != len(X) for field in fields):
+def _block(X: Rows, fields: dict[str, Array]) -> Block:
+    block = Block(X, **fields)
+    if any(len(array) != len(X) for array in fields.values()):
         raise ValueError("a partition of X changed its number of rows between two passes")
     return block
 
 
-def _sum_of_block(told: _Pass, X: Rows, fields: tuple[Array | None, ...]) -> Any:
+def _sum_of_block(told: _Pass, X: Rows, fields: dict[str, Array]) -> Any:
     block = _block(X, fields)
     if len(block) == 0:
         return None
@@ -395,7 +388,7 @@ def _sum_of_block(told: _Pass, X: Rows, fields: tuple[Array | None, ...]) -> Any
 
 
 def _sum_of_sums(told: _Pass, *parts: Any) -> Any:
-    """The parts combined in order. They stay as they are, should this have to be done again."""
+    """The parts combined in order, without modifying them, in case of a retry."""
     total = None
     for part in parts:
         if part is not None:
@@ -404,7 +397,7 @@ def _sum_of_sums(told: _Pass, *parts: Any) -> Any:
 
 
 def _rows_of_block(
-    told: _Pass, empty: Rows, X: Rows, fields: tuple[Array | None, ...], seed: list[int] | None
+    told: _Pass, empty: Rows, X: Rows, fields: dict[str, Array], seed: list[int] | None
 ) -> Rows:
     block = _block(X, fields)
     if len(block) == 0:
@@ -414,14 +407,14 @@ def _rows_of_block(
         args = tuple(
             np.random.default_rng(seed) if isinstance(arg, np.random.Generator) else arg for arg in args
         )
-    n_threads = _threads() if seed is None else 1  # several would draw in an order left to chance
+    n_threads = _threads() if seed is None else 1  # with several threads the order of draws would be random
     _reuse_memory()
     with np.errstate(**told.errors):
         return np.concatenate([to_numpy(rows) for rows in told.over(block, n_threads).rows(told.fn, *args)])
 
 
 _CORES_LOCK = threading.Lock()
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # constants of malloc.h
 
 
 @cache
@@ -430,24 +423,24 @@ def _cores() -> int:
 
 
 def _threads() -> int:
-    """Row threads that a task may use, its worker's other threads having their share."""
-    with _CORES_LOCK:  # asked before any task limits BLAS, after which it would be one
+    """Row threads of a task, given the other threads of its worker."""
+    with _CORES_LOCK:  # determined before any task limits BLAS to one thread
         cores = _cores()
     try:
         from distributed import get_worker
 
         return max(1, cores // get_worker().state.nthreads)
-    except (ImportError, ValueError):  # Dask's own threads in this process, one partition each
+    except (ImportError, ValueError):  # Dask's threads in this process, one partition each
         return 1
 
 
 @cache
 def _reuse_memory() -> None:
-    """What blocks leave behind serves the next ones, as in any process that Dask did not start.
+    """Reuse freed memory for the next blocks, as in processes not started by Dask.
 
-    Dask sets MALLOC_TRIM_THRESHOLD_ for its workers, with which glibc no longer learns that large arrays come
-    and go: each is then mapped and cleared anew by the system, which takes as long as all the rest.
-    These are the values that it would arrive at; at most 64 MB stay with a thread.
+    Dask sets MALLOC_TRIM_THRESHOLD_ for its workers, which disables the dynamic thresholds of glibc: each
+    large array is then mapped and cleared by the system again, which takes as long as everything else. These
+    are the values that glibc would reach; at most 64 MB stay allocated per thread.
     """
     if "MALLOC_TRIM_THRESHOLD_" not in os.environ or sys.platform != "linux":
         return

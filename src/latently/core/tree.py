@@ -8,9 +8,9 @@ from typing import Any
 
 
 def add(total: Any, part: Any) -> Any:
-    """`total` plus `part`, field by field: statistics of two blocks become those of both. None is nothing.
+    """`total` plus `part`, field by field: the sum of the statistics of two blocks. None is the empty sum.
 
-    The arrays of `total` are used up: a running sum of large statistics is not copied at every block.
+    The arrays of `total` are overwritten, so that running sums of large statistics are not copied.
     """
     if total is None or part is None:
         return part if total is None else total

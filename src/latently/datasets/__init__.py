@@ -1,4 +1,4 @@
-"""Data sets: real ones by name, and generators of synthetic ones."""
+"""Real data sets by name, and generators of synthetic data."""
 
 from latently.datasets._load import load, names
 from latently.datasets._synthetic import (

@@ -1,4 +1,4 @@
-"""The table of real data sets: what each is, where it comes from, and how to recognise it."""
+"""The catalogue of real data sets: description, source and checksum of each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Arrays = dict[str, Any]  # of NumPy arrays
 @dataclass(frozen=True)
 class Entry:
     title: str  # one line
-    source: str  # a sentence: who made it, and its public home
+    source: str  # a sentence: authors and public source
     licence: str  # as the originators generally state it
     sha256: str  # of the file <name>.npz
     bundled: Callable[[], Arrays] | None = None  # scikit-learn's own copy
-    download: Callable[[str], Arrays] | None = None  # from its public home, through a scratch folder
-    content: str | None = None  # content_digest of the arrays, for sets that may come from elsewhere
+    download: Callable[[str], Arrays] | None = None  # from its public source, using a temporary folder
+    content: str | None = None  # content_digest of the arrays, for data sets that may come from other sources
 
     @property
     def description(self) -> str:

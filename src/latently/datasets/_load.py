@@ -1,6 +1,6 @@
-"""Real data sets by name: from a folder of files, from scikit-learn's own copies, or from their public homes.
+"""Real data sets by name: from a folder of files, from scikit-learn's own copies, or from public sources.
 
-Wherever the arrays come from, they are compared with a checksum in the catalogue before anybody sees them.
+Wherever the arrays come from, they are verified by a checksum in the catalogue before they are returned.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ DEFAULT_FOLDER = "~/latently_data"
 
 
 def names():
-    """The data sets that `load` knows.
+    """The data sets available to `load`.
 
     Returns
     -------
     dict of str to str
-        The name of every set, and one line that says what it is.
+        The name of each data set, and a one-line description.
 
     Examples
     --------
@@ -40,12 +40,12 @@ def names():
 
 
 def load(name, data_home=None):
-    """A real data set by its name.
+    """Load a real data set by name.
 
-    The file `<name>.npz` is looked for in a folder: `data_home`, else the one that the environment variable
-    `LATENTLY_DATA` names, else `~/latently_data`. Sets that are not there come from scikit-learn's bundled
-    copies (iris, wine, wdbc), or are downloaded from their public homes where these can be checked, and
-    kept in that folder.
+    The file `<name>.npz` is searched in a folder: `data_home`, else the folder in the environment variable
+    `LATENTLY_DATA`, else `~/latently_data`. Data sets that are not there are taken from scikit-learn's
+    bundled copies (iris, wine, wdbc), or downloaded from public sources that can be verified, and stored in
+    that folder.
 
     Parameters
     ----------
@@ -57,18 +57,18 @@ def load(name, data_home=None):
     Returns
     -------
     sklearn.utils.Bunch
-        `X` (n_samples, n_features) and `y` (n_samples,), all rows; where the set has an official split,
-        training rows come first, and `X_train`, `y_train`, `X_test`, `y_test` are there too.
+        `X` (n_samples, n_features) and `y` (n_samples,), all rows; if the data set has an official split,
+        training rows come first, and `X_train`, `y_train`, `X_test`, `y_test` are included.
         `class_names` (so that `class_names[y]` are the labels), `feature_names` and `image_shape`
-        (height, width), each None where the set has none; `name` and `description`; and whatever else the
-        file holds, such as `X_64` or `subject`.
+        (height, width), each None if the data set has none; `name` and `description`; and the other arrays of
+        the file, such as `X_64` or `subject`.
 
     Raises
     ------
     ValueError
-        If there is no such set, or its file is damaged.
+        If there is no such data set, or its file is damaged.
     FileNotFoundError
-        If the set is not on this machine and cannot be downloaded.
+        If the data set is not found locally and cannot be downloaded.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def _folder(data_home) -> Path:
 
 
 def _read(path: Path, entry: Entry) -> Arrays:
-    """The arrays of a file, which must be the one in the catalogue or one that `_downloaded` wrote."""
+    """The arrays of a file, which must be the one in the catalogue or one written by `_downloaded`."""
     data = path.read_bytes()
     found = hashlib.sha256(data).hexdigest()
     try:
@@ -113,19 +113,18 @@ def _read(path: Path, entry: Entry) -> Arrays:
     if found == entry.sha256 or (arrays and entry.content and content_digest(arrays) == entry.content):
         return arrays
     raise ValueError(
-        f"the file {str(path)!r} is damaged or another file: its SHA-256 is {found}, but should be "
-        f"{entry.sha256}. Replace it by a good copy, or remove it. To use a file of your own, read it with "
-        "numpy.load instead."
+        f"the file {str(path)!r} is damaged or not the expected file: its SHA-256 is {found}, but should be "
+        f"{entry.sha256}. Replace or remove it. To use your own file, read it with numpy.load instead."
     )
 
 
 def _downloaded(name: str, entry: Entry, folder: Path) -> Arrays:
-    """The arrays of a set from its public home, after they were stored in the folder."""
+    """Download the arrays of a data set from its public source and store them in the folder."""
     if entry.download is None:
         raise _absent(name, entry, folder, "cannot be downloaded automatically")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # in the folder itself: a finished file is then moved to its place at once, or not at all
+        # in the folder itself, so that the finished file is moved into place atomically
         with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}-") as scratch:
             arrays = _checked(entry.download(scratch), entry, f"the public copy of {name!r}")
             finished = Path(scratch, f"{name}.npz")
@@ -138,9 +137,9 @@ def _downloaded(name: str, entry: Entry, folder: Path) -> Arrays:
 
 def _absent(name: str, entry: Entry, folder: Path, reason: str) -> FileNotFoundError:
     return FileNotFoundError(
-        f"the data set {name!r} is not on this machine and {reason}. Put the file {name}.npz "
-        f"(SHA-256 {entry.sha256}) into the folder {str(folder)!r}, or give the folder that holds it as "
-        f"data_home or in the environment variable {FOLDER_VARIABLE}. Where it comes from: {entry.source}"
+        f"the data set {name!r} was not found and {reason}. Put the file {name}.npz "
+        f"(SHA-256 {entry.sha256}) into the folder {str(folder)!r}, or give the folder that contains it as "
+        f"data_home or in the environment variable {FOLDER_VARIABLE}. Source: {entry.source}"
     )
 
 
@@ -148,19 +147,19 @@ def _checked(arrays: Arrays, entry: Entry, origin: str) -> Arrays:
     if content_digest(arrays) == entry.content:
         return arrays
     raise ValueError(
-        f"{origin} is not the set that latently knows, so it is not used: it has changed, or came damaged. "
-        f"Where it comes from: {entry.source}"
+        f"{origin} does not match the checksum of latently, so it is not used: it has changed, or is "
+        f"damaged. Source: {entry.source}"
     )
 
 
 def content_digest(arrays: Arrays) -> str:
-    """A checksum of what the arrays hold, whatever the order of the rows and however they were stored."""
+    """Checksum of the contents of the arrays, independent of row order and storage format."""
     digest = hashlib.sha256()
     rest = dict(arrays)
     for part in ("", "_train", "_test"):
         columns = [key for key in (f"X{part}", f"X_num{part}", f"X_cat{part}", f"y{part}") if key in arrays]
         if columns:
-            # unequal lengths are for the comparison of checksums to refuse
+            # unequal lengths lead to a different checksum
             rows = zip_longest(*(_rows_as_bytes(rest.pop(key)) for key in columns), fillvalue=b"")
             hashes = sorted(hashlib.sha256(b"".join(row)).digest() for row in rows)
             digest.update(repr(columns).encode() + b"".join(hashes))
@@ -177,7 +176,7 @@ def _rows_as_bytes(array: np.ndarray) -> list[bytes]:
 def _bunch(name: str, entry: Entry, arrays: Arrays) -> Bunch:
     data = Bunch(y=None, class_names=None, feature_names=None, image_shape=None)
     data.update(arrays, name=name, description=entry.description)
-    if "X_num" in data:  # codes of categories are no measurements, so they stay in X_cat
+    if "X_num" in data:  # codes of categories are not measurements, so they stay in X_cat
         data.X, data.feature_names = data.X_num, data.num_names
     if "X" not in data:
         data.X = np.concatenate([data.X_train, data.X_test])

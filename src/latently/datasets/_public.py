@@ -1,7 +1,7 @@
-"""Copies of data sets elsewhere, brought into the form of the catalogue's files.
+"""Public copies of data sets, converted to the format of the catalogue's files.
 
-scikit-learn's fetchers compare what they download with checksums of their own; `load` then compares the
-arrays returned here with the catalogue.
+scikit-learn's fetchers verify downloads by their own checksums; `load` then compares the arrays returned
+here with the catalogue.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def _bundled(data):
     }
 
 
-# ----------------------------------------------------- downloads; `folder` takes what the fetchers write
+# ----------------------------------------------------- downloads; `folder` is where the fetchers write
 
 
 def _openml(data_id, folder):
-    # this parser reads decimal numbers exactly, and needs no pandas
+    # this parser reads decimal numbers exactly, without pandas
     return fetch_openml(
         data_id=data_id, data_home=folder, as_frame=False, return_X_y=True, parser="liac-arff"
     )
@@ -83,7 +83,7 @@ def usps(folder):
     # precision from the range -1 to 1.
     levels = np.rint((X - X.min()) / (X.max() - X.min()) * 2000)
     X = (((levels - 1000) / 1000).astype(np.float32) + 1) / 2
-    digits = y.astype(np.int64) - 1  # the public labels count from 1
+    digits = y.astype(np.int64) - 1  # the public labels start at 1
     return _split(X, digits.astype(np.uint8), 7291, image_shape=np.array([16, 16]))
 
 
@@ -107,7 +107,7 @@ def sonar(folder):
 
 def olivetti(folder):
     X, y = fetch_olivetti_faces(data_home=folder, return_X_y=True)
-    # there the brightest pixel is 1; it was 242
+    # the brightest pixel is scaled to 1; originally it is 242
     return {
         "X": np.rint(242 * X).astype(np.uint8),
         "y": y.astype(np.int16),

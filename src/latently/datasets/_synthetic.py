@@ -1,4 +1,4 @@
-"""Synthetic data sets, drawn from their formulas, and columns of noise for real ones."""
+"""Synthetic data sets, and noise features for real ones."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from latently.datasets._load import load
 
 
 def load_three_gaussians(n_samples=300, *, random_state=None):
-    """Three overlapping Gaussians in three dimensions, equally many rows of each.
+    """Three overlapping Gaussians in three dimensions, with equal numbers of rows.
 
     The covariance of the third is printed with two values, 0 and -1.8, for the same entry; here it is 0, as
-    -1.8 would make it equal to the first. The source speaks of 300 rows of each Gaussian, but its results
-    are those of 300 rows in all, which is the default here.
+    -1.8 would make it equal to the first. The source states 300 rows per Gaussian, but its results are
+    those of 300 rows in total, which is the default here.
 
     Parameters
     ----------
     n_samples : int, default=300
-        Rows in all; if they do not divide by 3, the first Gaussians get one more.
-    random_state : int, RandomState or None
+        Total number of rows; if it is not divisible by 3, the first Gaussians get one more.
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
     sklearn.utils.Bunch
-        `X` (n_samples, 3) and `y` (n_samples,), Gaussian after Gaussian; the true `weights` (3,) with which
-        they were drawn, `means` (3, 3) and `covariances` (3, 3, 3); `name` and `description`.
+        `X` (n_samples, 3) and `y` (n_samples,), ordered by Gaussian; the true `weights` (3,), `means` (3, 3)
+        and `covariances` (3, 3, 3); `name` and `description`.
 
     References
     ----------
@@ -50,7 +50,7 @@ def load_three_gaussians(n_samples=300, *, random_state=None):
     )
     sizes = _even_sizes(n_samples, 3)
     return Bunch(
-        X=_gaussians(means, covariances, sizes, check_random_state(random_state)),
+        X=_gaussians(means, covariances, sizes, _random_state(random_state)),
         y=np.repeat(np.arange(3), sizes),
         weights=sizes / n_samples,
         means=means,
@@ -61,19 +61,19 @@ def load_three_gaussians(n_samples=300, *, random_state=None):
 
 
 def load_two_mode_class(n_samples=400, *, n_noise_features=30, random_state=None):
-    """Two classes in a plane, the first of them on both sides of the second, among columns of noise.
+    """Two classes in a plane, the first on both sides of the second, with noise features.
 
-    Two columns tell the classes apart; the other 30 are standard normal. The source prints the mean and
-    covariance of each class and shows that the first has two modes, but not where these are. Here they are
-    two equally likely spherical Gaussians along the long axis of the printed covariance: the only spherical
+    Two features separate the classes; the other 30 are standard normal. The source prints the mean and
+    covariance of each class and shows that the first has two modes, but not their positions. Here they are
+    two equally probable spherical Gaussians along the long axis of the printed covariance: the only spherical
     pair with exactly the printed mean and covariance.
 
     Parameters
     ----------
     n_samples : int, default=400
-        Rows in all, half of them of each class; the source does not say how many.
+        Total number of rows, half of them of each class; the source does not state the number.
     n_noise_features : int, default=30
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
@@ -105,7 +105,7 @@ def load_two_mode_class(n_samples=400, *, n_noise_features=30, random_state=None
     covariances = np.array([small * np.eye(2), small * np.eye(2), class_covariances[1]])
     sizes = _even_sizes(n_samples, 2)
     sizes = np.array([*_even_sizes(sizes[0], 2), sizes[1]])
-    rng = check_random_state(random_state)
+    rng = _random_state(random_state)
     plane = _gaussians(means, covariances, sizes, rng)
     return Bunch(
         X=with_noise_features(plane, n_noise_features, distribution="normal", random_state=rng),
@@ -116,15 +116,15 @@ def load_two_mode_class(n_samples=400, *, n_noise_features=30, random_state=None
         class_means=class_means,
         class_covariances=class_covariances,
         name="two_mode_class",
-        description="A class with two modes around another class, among noise (Yang, section 3.3.5).",
+        description="A class with two modes around another class, with noise features (Yang, section 3.3.5).",
     )
 
 
 def load_bars(size=4, n_samples=1000, *, probability=0.3, weight=10.0, background=0.0, random_state=None):
-    """The bars test with counts: images of horizontal and vertical bars that are there or not, and add up.
+    """The bars test with counts: images that are sums of horizontal and vertical bars.
 
-    Each of 2 * size bars is there with the given probability; where bars cross, their weights add. Pixels are
-    Poisson counts about the sum.
+    Each of 2 * size bars is present with the given probability; where bars cross, their weights add. Pixels
+    are Poisson counts with the sum as mean.
 
     Parameters
     ----------
@@ -132,19 +132,19 @@ def load_bars(size=4, n_samples=1000, *, probability=0.3, weight=10.0, backgroun
         Images have size x size pixels.
     n_samples : int, default=1000
     probability : float, default=0.3
-        Of each bar to be there.
+        Probability of each bar to be present.
     weight : float, default=10
         The expected count of a pixel of a bar.
     background : float, default=0
-        What every bar adds to the pixels that are not its own.
-    random_state : int, RandomState or None
+        Contribution of every bar to the pixels outside of it.
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
     sklearn.utils.Bunch
-        Counts `X` (n_samples, size^2), `codes` (n_samples, 2 * size) with one for each bar that is there, the
-        true `components` (2 * size, size^2), rows first, and `activation_probability`; `image_shape`, `name`
-        and `description`.
+        Counts `X` (n_samples, size^2), `codes` (n_samples, 2 * size) with one for each bar that is present,
+        the true `components` (2 * size, size^2), rows first, and `activation_probability`; `image_shape`,
+        `name` and `description`.
 
     References
     ----------
@@ -166,7 +166,7 @@ def load_bars(size=4, n_samples=1000, *, probability=0.3, weight=10.0, backgroun
     for i in range(size):
         own[0, i, i, :] = own[1, i, :, i] = True
     components = np.where(own.reshape(2 * size, size**2), float(weight), float(background))
-    rng = check_random_state(random_state)
+    rng = _random_state(random_state)
     codes = (rng.uniform(size=(n_samples, 2 * size)) < probability).astype(np.float64)
     return Bunch(
         X=rng.poisson(codes @ components).astype(np.float64),
@@ -180,20 +180,20 @@ def load_bars(size=4, n_samples=1000, *, probability=0.3, weight=10.0, backgroun
 
 
 def load_noisy_seeds(n_noise_features=30, *, random_state=None, data_home=None):
-    """The seeds, with columns of uniform noise on [0, 2] after their seven measurements.
+    """The seeds data set with appended noise features that are uniform on [0, 2].
 
     Parameters
     ----------
     n_noise_features : int, default=30
-    random_state : int, RandomState or None
-        Draws the noise.
+    random_state : int, Generator, RandomState or None
+        Seed of the noise.
     data_home : str or path, optional
         As for `load`.
 
     Returns
     -------
     sklearn.utils.Bunch
-        As of `load("seeds")`, with `X` (210, 7 + n_noise_features) and names for the new features.
+        As `load("seeds")`, with `X` (210, 7 + n_noise_features) and names for the new features.
 
     References
     ----------
@@ -203,27 +203,27 @@ def load_noisy_seeds(n_noise_features=30, *, random_state=None, data_home=None):
     data.X = with_noise_features(data.X, n_noise_features, low=0, high=2, random_state=random_state)
     data.feature_names = np.array([*data.feature_names, *(f"noise_{i + 1}" for i in range(n_noise_features))])
     data.name = "noisy_seeds"
-    data.description += f" With {n_noise_features} columns of uniform noise on [0, 2]."
+    data.description += f" With {n_noise_features} uniform noise features on [0, 2]."
     return data
 
 
 def with_noise_features(
     X, n_features, *, distribution="uniform", low=0.0, high=2.0, scale=1.0, random_state=None
 ):
-    """The data with columns of noise after its own, independent of them and of each other.
+    """Append independent noise features to data.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_own_features)
         May have missing entries (NaN).
     n_features : int
-        How many columns to add.
+        Number of features to append.
     distribution : {"uniform", "normal"}, default="uniform"
     low, high : float, default=0 and 2
         Range of the uniform noise.
     scale : float, default=1
         Standard deviation of the normal noise, whose mean is 0.
-    random_state : int, RandomState or None
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
@@ -238,7 +238,7 @@ def with_noise_features(
     X = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
     check_scalar(n_features, "n_features", Integral, min_val=0)
     shape = (len(X), n_features)
-    rng = check_random_state(random_state)
+    rng = _random_state(random_state)
     if distribution == "uniform":
         if not (np.isfinite([low, high]).all() and low < high):
             raise ValueError(f"low must be less than high, both finite, but they are {low!r} and {high!r}")
@@ -253,7 +253,7 @@ def with_noise_features(
 
 
 def _gaussians(means, covariances, sizes, rng):
-    """The given number of rows of each Gaussian, one after the other."""
+    """The given number of rows of each Gaussian, concatenated."""
     draws = zip(means, covariances, sizes, strict=True)
     return np.concatenate(
         [rng.multivariate_normal(mean, covariance, size) for mean, covariance, size in draws]
@@ -263,3 +263,10 @@ def _gaussians(means, covariances, sizes, rng):
 def _even_sizes(n_samples, n_parts):
     check_scalar(n_samples, "n_samples", Integral, min_val=1)
     return np.array([len(part) for part in np.array_split(np.arange(n_samples), n_parts)])
+
+
+def _random_state(seed):
+    """A RandomState of any seed that users pass, a Generator among them."""
+    if isinstance(seed, np.random.Generator):
+        return np.random.RandomState(seed.integers(2**32, size=4, dtype=np.uint32))
+    return check_random_state(seed)

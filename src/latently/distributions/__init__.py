@@ -1,4 +1,4 @@
-"""Families of densities: parameter records and pure functions on them. No scikit-learn here."""
+"""Families of densities: parameter records and pure functions on them, without scikit-learn."""
 
 from latently.distributions.common_loadings import CommonLoadings, CommonParams
 from latently.distributions.gaussian import FullGaussian, FullParams

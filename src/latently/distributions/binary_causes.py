@@ -1,14 +1,14 @@
-"""Binary causes: units that are on or off, and rows that add up what is on, with noise.
+"""Binary causes: rows are sums of the units that are on, with noise.
 
     s_h ~ Bernoulli(pi_h)      a(s) = sum_h s_h w_h      x_d | s ~ Poisson(a_d(s))   or   N(a_d(s), sigma^2)
 
-H units, D features, n rows; M states of the units: all 2^H, or those with at most gamma units on. Everything
-about rows is two products with the table of states: X log(a)' for the posteriors q (M, n), and q X for the
+H units, D features, n rows; M states of the units: all 2^H, or those with at most gamma units on. The work
+per row is two products with the table of states: X log(a)' for the posteriors q (M, n), and q X for the
 statistics. Formulas: docs/bnmf.md; Luecke & Eggert (2010), JMLR 11, for the truncation.
 
-Of Poisson noise the M-step for the weights is that of the counts each unit would have had on its own, which
-never lowers the likelihood: w_hd <- w_hd sum_n x_d <s_h / a_d(s)> / sum_n <s_h>. That of least squares
-belongs to Gaussian noise.
+For Poisson noise the M-step for the weights treats the counts of the individual units as latent and never
+decreases the likelihood: w_hd <- w_hd sum_n x_d <s_h / a_d(s)> / sum_n <s_h>. Least squares is the M-step for
+Gaussian noise.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from latently.core.kernel import Kernel
 from latently.distributions.responsibilities import normalise
 
 _EPS = float(np.finfo(np.float64).eps)
-_LEAST_PROBABILITY = 1e-9  # of a unit to be on, or to be off
-_IMPOSSIBLE = -1e30  # in place of minus infinity, which times zero is not a number
+_LEAST_PROBABILITY = 1e-9  # smallest probability of a unit to be on, or off
+_IMPOSSIBLE = -1e30  # instead of minus infinity, which times zero is NaN
 
 
 @lru_cache(maxsize=8)
@@ -70,8 +70,8 @@ class CauseDensity:
     states: Array  # (M, H)
     log_prior: Array  # (M,)
     means: Array  # (M, D): a(s)
-    slopes: Array  # (M, D): what a row is multiplied with for its log density
-    constants: Array  # (M, D): what is added to that, where the entry was observed
+    slopes: Array  # (M, D): factor of a row in its log density
+    constants: Array  # (M, D): addend of the log density, for observed entries
     impossible: (
         tuple[Array, Array] | None
     )  # states (m,) under which entries (m, D) must be zero; None if none
@@ -79,14 +79,14 @@ class CauseDensity:
 
 @dataclass(frozen=True)
 class CauseSums:
-    """Sums over rows; q are the posteriors of the states, x is expected where it is missing."""
+    """Sums over rows; q are the posteriors of the states, missing x are replaced by expectations."""
 
     log_likelihood: Array
     total_weight: Array
-    kept_weight: Array  # sum of q, less than the total weight if the source's truncation loses some
+    kept_weight: Array  # sum of q, below the total weight if the truncation rule "source" loses some
     on: Array  # (H,)       sum of <s>
-    explained: Any  # (H, D)  sum of x <s_h w_hd / a_d(s)>: the counts that each unit made
-    exposure: Any  # (H, D)   sum of <s_h>, where x_d was observed
+    explained: Any  # (H, D)  sum of x <s_h w_hd / a_d(s)>: the counts due to each unit
+    exposure: Any  # (H, D)   sum of <s_h>, where x_d is observed
     sum_ss: Any  # (H, H)     sum of <s s'>
     sum_sx: Any  # (H, D)     sum of <s x'>
     sum_square: Any  # ()     sum of <x'x>
@@ -94,9 +94,9 @@ class CauseSums:
 
 @dataclass(frozen=True)
 class PoissonNoise:
-    """Counts."""
+    """Poisson noise, for counts."""
 
-    least_squares: bool = False  # whether the weights are those of least squares, cut off at zero
+    least_squares: bool = False  # whether the M-step is least squares, clipped at zero
 
     def table(self, params: CauseParams, means: Array) -> tuple[Array, Array, Array | None]:
         xp = namespace(means)
@@ -106,7 +106,7 @@ class PoissonNoise:
         return slopes, -means, impossible
 
     def per_row(self, params: CauseParams, X: Array, observed: Array | None) -> Array:
-        """(n,) what all states have in common: - sum of ln x!; zeros stand where nothing was observed."""
+        """(n,) terms common to all states: - sum of ln x!; zero for missing entries."""
         xp = namespace(X)
         if bool(xp.any(X < 0)):
             raise ValueError(f"X must hold counts, but its smallest entry is {float(xp.min(X)):.6g}")
@@ -130,7 +130,7 @@ class PoissonNoise:
 
 @dataclass(frozen=True)
 class GaussianNoise:
-    """Real numbers."""
+    """Gaussian noise, for real numbers."""
 
     variance_floor: float = 0.0
     least_squares = True
@@ -162,7 +162,7 @@ class GaussianNoise:
 
 
 def _regression(sums: CauseSums, params: CauseParams) -> Array:
-    """(H, D) weights by least squares; a unit that is never on keeps its own."""
+    """(H, D) weights by least squares; a unit that is never on keeps its weights."""
     xp = namespace(params.components)
     used = sums.on > 1e-12 * sums.kept_weight
     both = used[:, None] & used[None, :]
@@ -179,20 +179,22 @@ def _regression(sums: CauseSums, params: CauseParams) -> Array:
 class BinaryCauses(Kernel):
     """The kernel.
 
-    Without `truncation` all states count. With it, the objective is the sum over states with at most so many
-    units on ("proper", a lower bound of the likelihood), or the likelihood of a prior that has no other
-    states ("conditional"), or posteriors are normalised over one unit more than is used ("source", of which
-    nothing is known to rise).
+    Without `truncation` all states are used. With it, the objective is the sum over states with at most that
+    many units on ("proper", a lower bound of the likelihood), or the likelihood of a prior restricted to
+    these states ("conditional"), or posteriors are normalised over one unit more than is used ("source",
+    which is not known to increase any objective).
     """
 
     n_units: int
     noise: Any
-    floor: float = 0.0  # least weight
+    floor: float = 0.0  # smallest weight
     truncation: int | None = None
     rule: str = "proper"
     per_unit: bool = False
-    candidates: int | None = None  # units of each row that may be on; a block's `allowed` says which
-    chosen_anew: bool = False  # whether that is worked out at every look at the row
+    candidates: int | None = (
+        None  # number of units of each row that may be on; `allowed` of a block contains them
+    )
+    chosen_anew: bool = False  # whether candidates are selected at every pass
 
     @property
     def most_on(self) -> int:
@@ -204,12 +206,12 @@ class BinaryCauses(Kernel):
 
     @property
     def monotone(self) -> bool:
-        """Whether no step lowers the objective."""
+        """Whether no step decreases the objective."""
         exact = not self.noise.least_squares or isinstance(self.noise, GaussianNoise)
         return exact and not self.chosen_anew and not (self.truncated and self.rule == "source")
 
     def exact(self) -> BinaryCauses:
-        """The same model with all the states it has."""
+        """The same model without truncation."""
         truncation = self.truncation if self.rule == "conditional" else None
         return replace(self, truncation=truncation, candidates=None)
 
@@ -235,13 +237,13 @@ class BinaryCauses(Kernel):
             log_prior = log_prior - self._log_mass(pi)
         means = S @ params.components
         slopes, constants, impossible = self.noise.table(params, means)
-        if impossible is not None:  # mostly of the state with no unit on
+        if impossible is not None:  # mostly for the state with no unit on
             some = xp.nonzero(xp.any(impossible > 0, axis=1))[0]
             impossible = some, xp.take(impossible, some, axis=0)
         return CauseDensity(params, S, log_prior, means, slopes, constants, impossible)
 
     def log_joint(self, density: CauseDensity, block: Block) -> Array:
-        """(M, n) ln p(x, s), less what all states have in common."""
+        """(M, n) ln p(x, s), without terms common to all states."""
         xp = namespace(block.X)
         X = block.X
         log_joint = density.slopes @ X.T
@@ -257,7 +259,7 @@ class BinaryCauses(Kernel):
         return log_joint
 
     def posterior(self, density: CauseDensity, block: Block) -> tuple[Array, Array]:
-        """The objective of each row (n,), and q (M, n) of the states that count."""
+        """The objective of each row (n,), and q (M, n) of the states in use."""
         xp = namespace(block.X)
         log_norm, q = normalise(self.log_joint(density, block))
         log_norm = log_norm + self.noise.per_row(density.params, block.X, block.observed)
@@ -285,7 +287,7 @@ class BinaryCauses(Kernel):
             exposure = (S.T @ by_state)[:, None] + zeros(X.shape[1:], X) if seen is None else S.T @ seen
         else:
             square = xp.sum(xp.sum(q, axis=0) * xp.sum(X * X, axis=1))
-            if seen is not None:  # what is missing is expected to be what the state says, with noise
+            if seen is not None:  # missing entries: expectation given the state, plus noise variance
                 missing = by_state[:, None] - seen
                 of_x = of_x + missing * density.means
                 square = square + xp.sum(missing * density.means**2)
@@ -305,10 +307,6 @@ class BinaryCauses(Kernel):
             sum_square=square,
         )
 
-    def stats(self, density: CauseDensity, sums: CauseSums) -> CauseSums:
-        """The sums are the statistics already."""
-        return sums
-
     def m_step(self, stats: CauseSums, params: CauseParams) -> CauseParams:
         weights = self.noise.weights(self, stats, params)
         variance = self.noise.variance(self, stats, weights, params)
@@ -325,7 +323,7 @@ class BinaryCauses(Kernel):
         return xp.clip(on, min=_LEAST_PROBABILITY, max=1.0 - _LEAST_PROBABILITY)
 
     def _corrected(self, mean: float) -> float:
-        """The pi for which a binomial that is cut off has this mean: B(pi) / A(pi) = mean."""
+        """The pi for which a truncated binomial has this mean: B(pi) / A(pi) = mean."""
         low, high = _LEAST_PROBABILITY, 1.0 - _LEAST_PROBABILITY
         sizes = np.arange(self.most_on + 1)
         log_ways = np.log(special.comb(self.n_units, sizes))
@@ -341,14 +339,11 @@ class BinaryCauses(Kernel):
         return float(optimize.brentq(excess, low, high, xtol=1e-16))
 
     def _log_mass(self, pi: Array) -> float:
-        """ln P(at most so many on), pi being the same for all."""
+        """ln P(at most `truncation` units on), for equal pi."""
         return float(stats.binom.logcdf(self.most_on, self.n_units, float(to_numpy(pi)[0])))
 
-    def canonical(self, params: CauseParams) -> CauseParams:
-        return params
-
     def rounding(self, density: Any) -> float:
-        """Roundings of the products of a row like those of the busiest state."""
+        """Rounding errors of the products of a row, bounded by those of the state with the largest means."""
         if not self.monotone:
             return math.inf
         if isinstance(density, Chosen):
@@ -358,12 +353,8 @@ class BinaryCauses(Kernel):
         size = xp.sum(xp.abs(density.means * density.slopes) + xp.abs(density.constants), axis=1)
         return 64.0 * _EPS * (1.0 + float(xp.max(size)))
 
-    def moved(self, params: CauseParams, shift: Array, scale: Array) -> CauseParams:
-        """There is no other frame."""
-        return params
-
     def clamped(self, params: CauseParams) -> CauseParams:
-        """Starting values in the region that is allowed."""
+        """Starting values projected to the feasible region."""
         xp = namespace(params.components)
         pi = xp.clip(params.activation, min=_LEAST_PROBABILITY, max=1.0 - _LEAST_PROBABILITY)
         weights = params.components
@@ -372,7 +363,7 @@ class BinaryCauses(Kernel):
         return replace(params, components=weights, activation=pi)
 
     def implied_stats(self, params: CauseParams) -> CauseSums:
-        """Of one unit of weight, for stepwise EM to go on from parameters alone; states are independent."""
+        """Expected statistics per unit of weight, for stepwise EM to continue from parameters alone."""
         xp = namespace(params.components)
         W, pi = params.components, params.activation
         one = xp.sum(pi) / xp.sum(pi)
@@ -387,7 +378,7 @@ class BinaryCauses(Kernel):
         return CauseSums(0.0 * one, one, one, pi, None, None, ss, sx, square)
 
     def to_vector(self, params: CauseParams) -> Array:
-        """Weights (their roots, of Poisson noise, so that zero can be reached), logits and log deviation."""
+        """Weights (roots for Poisson noise, so that zero can be reached), logits, log standard deviation."""
         xp = namespace(params.components)
         W, pi = xp.reshape(params.components, (-1,)), params.activation
         if isinstance(self.noise, PoissonNoise):
@@ -399,7 +390,7 @@ class BinaryCauses(Kernel):
         xp = namespace(vector)
         H, D = like.components.shape
         W = xp.reshape(vector[: H * D], (H, D))
-        # strides may lead far away, but not so far that numbers overflow
+        # extrapolations may be large, but must not overflow
         pi = 1.0 / (1.0 + xp.exp(-xp.clip(vector[H * D : H * D + H], min=-30.0, max=30.0)))
         if isinstance(self.noise, PoissonNoise):
             return self.clamped(CauseParams(xp.clip(W, min=0.0) ** 2, pi))
@@ -408,9 +399,9 @@ class BinaryCauses(Kernel):
         return self.clamped(CauseParams(W, pi, variance))
 
     def sample(self, params: CauseParams, n_samples: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Rows (n, D) and the states (n, H) that made them."""
+        """Rows (n, D) and their states (n, H)."""
         codes = np.asarray(rng.random((n_samples, self.n_units)) < params.activation, dtype=np.float64)
-        if self.truncated and self.rule == "conditional":  # only states that the prior has
+        if self.truncated and self.rule == "conditional":  # only states in the support of the prior
             table = states(self.n_units, self.most_on)
             pi = params.activation
             log_prior = table @ special.logit(pi)
@@ -421,10 +412,9 @@ class BinaryCauses(Kernel):
 
 @dataclass(frozen=True)
 class Chosen:
-    """The density of rows each of which has its own few candidates for units that are on; in main memory.
+    """The density of rows that have their own few candidate units; in main memory.
 
-    C candidates have M states. Rates are worked out row by row, so a row costs M D whatever the number of
-    units.
+    C candidates have M states. Rates are computed per row, so a row costs M D whatever the number of units.
     """
 
     params: CauseParams
@@ -433,12 +423,12 @@ class Chosen:
     def choose(self, kernel: BinaryCauses, block: Block) -> Array:
         """(n, H) bool: the candidates of each row.
 
-        The units of which most is there: the largest sum over features of min(x, w), relative to that of w.
+        The units with the largest sum over features of min(x, w), relative to that of w.
         """
         X, W = to_numpy(block.X), np.abs(self.params.components)
         size = np.maximum(W.sum(axis=1), 1e-300)
         score = np.stack([np.minimum(np.abs(X), w).sum(axis=1) for w in W], axis=1) / size
-        if isinstance(kernel.noise, GaussianNoise):  # of either sign: what a unit on its own would explain
+        if isinstance(kernel.noise, GaussianNoise):  # weights of any sign: what a single unit would explain
             score = 2.0 * X @ self.params.components.T - np.sum(W**2, axis=1)
         best = np.argpartition(-score, self.states.shape[1] - 1, axis=1)[:, : self.states.shape[1]]
         allowed = np.zeros(score.shape, dtype=bool)
@@ -503,7 +493,7 @@ class Chosen:
 
 
 def _normalised(kernel: BinaryCauses, density: Any) -> tuple[BinaryCauses, Any]:
-    """Kernel and density of which posteriors sum to one over the states that may be given as an answer."""
+    """Kernel and density whose posteriors sum to one over the states in use."""
     if kernel._most_normalised() == kernel.most_on:
         return kernel, density
     proper = replace(kernel, rule="proper")
@@ -511,7 +501,7 @@ def _normalised(kernel: BinaryCauses, density: Any) -> tuple[BinaryCauses, Any]:
 
 
 def activations(kernel: BinaryCauses, density: Any, block: Block) -> Array:
-    """(n, H) posterior probabilities of the units to be on."""
+    """(n, H) posterior probabilities that units are on."""
     if isinstance(density, Chosen):
         _, q, units, _ = density.posterior(kernel, block)
         found = np.zeros((len(block), kernel.n_units))
@@ -535,14 +525,14 @@ def best_codes(kernel: BinaryCauses, density: Any, block: Block) -> Array:
 
 
 def log_density(kernel: BinaryCauses, density: Any, block: Block) -> Array:
-    """(n,) the objective of each row: ln p(x), or what truncation leaves of it."""
+    """(n,) the objective of each row: ln p(x), or its truncated version."""
     if isinstance(density, Chosen):
         return density.posterior(kernel, block)[0]
     return kernel.posterior(density, block)[0]
 
 
 def better_candidates(kernel: BinaryCauses, density: Chosen, block: Block) -> Array:
-    """(n, H) bool: new candidates, for rows to which they give a higher objective than those they have."""
+    """(n, H) bool: new candidates, for rows whose objective they increase."""
     new = density.choose(kernel, block)
     if block.allowed is None:
         return new

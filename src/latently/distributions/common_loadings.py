@@ -3,18 +3,18 @@
     z | k ~ N(xi_k, Omega_k)      x | z ~ N(A z, diag(psi))      x | k ~ N(A xi_k, A Omega_k A' + diag(psi))
 
 n rows, D features, K components, q factors. There is no free mean: the means lie in the column space of A,
-so the place of the origin matters. Rows cost O(D q + K q^2); no D x D matrix is formed.
+so the position of the origin matters. Rows cost O(D q + K q^2); no D x D matrix is formed.
 Baek, McLachlan & Flack (2010), IEEE PAMI 32; formulas: docs/mcfa.md.
 
-With Psi^-1/2 A = Q T (QR), the projected rows p = Q' Psi^-1/2 x are all that tells components apart:
+With Psi^-1/2 A = Q T (QR), the projected rows p = Q' Psi^-1/2 x contain all information on the components:
 
-    p | k ~ N(T xi_k, T Omega_k T' + I),     and what is left of x has the same density for all components.
+    p | k ~ N(T xi_k, T Omega_k T' + I),     and the residual of x has the same density for all components.
 
 So a block takes two products with its rows, one for p and one for the sums of E[z|x] x', whatever K is.
 
-Data may be far from the origin, where A z has no digits left for what is not mean. So factors are counted
-from an anchor w, the place of some point c = A w near the data: x = c + A (z - w) + noise. In a frame that is
-moved against the user's units the origin is a point o, and c = o + A w.
+For data far from the origin, A z would lose the precision of deviations from the mean. Therefore factors are
+measured from an anchor w, with a point c = A w near the data: x = c + A (z - w) + noise. In a frame that is
+shifted relative to the user's units the origin is a point o, and c = o + A w.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from latently.distributions.family import Family
 from latently.distributions.gaussian import SMALLEST_VARIANCE, FullStats
 from latently.distributions.responsibilities import Responsibilities
 
-_RIDGE = 1e-12  # of their variance, for regressions on them
-_VANISHED = 1e-10  # variance of a factor that has no use any more
-_UNUSED = 1e-7  # of noise and of the longest loading: factors of shorter ones are not used
-_FAR = 1e6  # deviations from the origin beyond which only the direction to it counts
+_RIDGE = 1e-12  # relative to the variance of factors, for regressions on them
+_VANISHED = 1e-10  # variance of an unused factor
+_UNUSED = 1e-7  # relative to noise and to the largest loading: factors with smaller loadings are unused
+_FAR = 1e6  # distance from the origin, in standard deviations, beyond which only its direction matters
 
 
 @dataclass(frozen=True)
 class CommonParams:
-    origin: Array  # (D,): o, where x is when z is zero; a constant of the frame
-    anchor: Array  # (q,): w, the factors from which others are counted
+    origin: Array  # (D,): o, the value of A z + o at z = 0; a constant of the frame
+    anchor: Array  # (q,): w, the reference point of the factors
     centre: Array  # (D,): c = o + A w
     loadings: Array  # (D, q): A
     latent_means: Array  # (K, q): xi - w
     latent_covariances: Array  # (K, q, q): Omega
     noise_variance: Array  # (D,): psi, > 0
-    basis: Array  # (q, q): the factors that users see are `basis` times these
+    basis: Array  # (q, q): the factors shown to users are `basis` times these
 
     @property
     def means(self) -> Array:
@@ -69,12 +69,12 @@ class CommonParams:
 
 @dataclass(frozen=True)
 class CommonDensity:
-    """What a block needs, once per sweep."""
+    """Derived quantities, computed once per sweep."""
 
     params: CommonParams
     stacked: Array  # (q, D) or (q + 1, D): Q' Psi^-1/2, in the dtype of wide products
     offsets: Array  # (q,): the product of that and c
-    linear: Array | None  # (D,): Psi^-1 c; None if it stands below the projections in `stacked`
+    linear: Array | None  # (D,): Psi^-1 c; None if it is below the projections in `stacked`
     half_precision: Array  # (D,): 1 / (2 psi)
     whitening: Array  # (K, q, q): U' with U U' = (T Omega T' + I)^-1
     whitened_means: Array  # (K, q, 1): U' T (xi - w)
@@ -83,7 +83,7 @@ class CommonDensity:
     at_zero: Array  # (K, q)
     roots: Array  # (K, q, q): C with C C' = Omega
     constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma| + c' Psi^-1 c), and log weights
-    log_weights: Array  # (K,): what a mixture added to the constants
+    log_weights: Array  # (K,): terms a mixture added to the constants
 
     @property
     def means(self) -> Array:
@@ -91,32 +91,32 @@ class CommonDensity:
 
     @cached_property
     def tables(self) -> missing_entries.Tables:
-        """For rows with missing entries."""
+        """Tables for rows with missing entries."""
         return missing_entries.tables(self)
 
 
 @dataclass(frozen=True)
 class Projected:
-    """What the statistics of a block can take over from its densities."""
+    """Intermediate results of the densities of a block that its statistics reuse."""
 
     p: Array  # (q, n)
     squares: Array  # (n, D)
 
 
 @dataclass(frozen=True)
-class ProjectedSums:  # what a block adds up; z is counted from the anchor
+class ProjectedSums:  # sums of a block; z is measured from the anchor
     weight: Array  # (K,)      sum of r
     sum_p: Array  # (K, q)     sum of r p
     sum_pp: Array  # (K, q, q) sum of r p p'
-    sum_x: Array  # (D,)       sum of x, over all components as everything below
+    sum_x: Array  # (D,)       sum of x, over all components, as all fields below
     sum_zx: Array  # (q, D)    sum of E[z|x] x'
     sum_square: Array  # (D,)  sum of x^2
-    incomplete: MissingSums | None = None  # of rows with missing entries
+    incomplete: MissingSums | None = None  # sums of rows with missing entries
 
 
 @dataclass(frozen=True)
 class CommonStats:
-    """Every field is a sum over rows; x is expected where it is missing, z is counted from the anchor."""
+    """Every field is a sum over rows; missing x replaced by expectations, z measured from the anchor."""
 
     weight: Array  # (K,)       sum of r
     sum_z: Array  # (K, q)      sum of r E[z|x,k]
@@ -133,14 +133,14 @@ class CommonLoadings(Family):
     n_factors: int
     floor: Array  # (D,)
     origin: Array | None = None  # (D,): the user's origin in the frame of the starting values
-    shared: bool = False  # whether all components have one covariance of factors
+    shared: bool = False  # whether all components share one factor covariance
     isotropic = False
 
     def conditionals(self) -> list[Conditional]:
         return [NoiseOnly(self), FactorsOnly(self)]
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
-        """How much memory a row takes on its way through the kernel."""
+        """Memory per row in the kernel."""
         q = self.n_factors
         return 3 * D + 4 * K * (q + 1) + (K * (q + 1) * (q + 4) if missing else 0)
 
@@ -158,7 +158,7 @@ class CommonLoadings(Family):
         S = xp.linalg.cholesky(eye(q, C) + symmetric(TC @ transpose(TC)))
         whitening = xp.linalg.inv(S)
         projected_means = T @ params.latent_means[..., None]
-        to_factors = transpose(half_V) @ (inverse_B @ transpose(TC))  # V T', which would cancel
+        to_factors = transpose(half_V) @ (inverse_B @ transpose(TC))  # V T', computed without cancellation
         stacked, linear = (Q / root_psi[:, None]).T, c / psi
         offsets = stacked @ c
         if dtype == "float64":  # one product for both
@@ -183,7 +183,7 @@ class CommonLoadings(Family):
     def evaluate(
         self, density: CommonDensity, block: Block, *, rough: bool = False
     ) -> tuple[Array, Projected | WithMissing]:
-        """ln N(x; A xi_k, Sigma_k) plus what a mixture added to the constants (K, n), and projected rows."""
+        """ln N(x; A xi_k, Sigma_k) plus terms of the mixture in the constants (K, n), and projected rows."""
         if block.observed is not None:
             return missing_entries.evaluate(density, block)
         X = block.X
@@ -193,7 +193,7 @@ class CommonLoadings(Family):
         products, squares = double(density.stacked @ wide.T), X * X
         p = products[:q, :]
         p -= density.offsets[:, None]
-        # of what all components share: -1/2 ((x - c)' Psi^-1 (x - c) - |p|^2), less a constant
+        # terms common to all components: -1/2 ((x - c)' Psi^-1 (x - c) - |p|^2), up to a constant
         common = products[q, :] if density.linear is None else X @ density.linear
         common = common - squares @ density.half_precision + 0.5 * xp.sum(p * p, axis=0)
         y = xp.reshape(xp.reshape(density.whitening, (K * q, q)) @ p, (K, q, X.shape[0]))
@@ -222,7 +222,7 @@ class CommonLoadings(Family):
             sum_p=r @ p.T,
             sum_pp=xp.reshape(weighted @ p.T, (K, q, q)),
             sum_x=resp.by_row @ X,
-            sum_zx=z @ X,  # in float64 always: noise is what these leave of x^2
+            sum_zx=z @ X,  # always in float64: the noise is the residual of x^2
             sum_square=resp.by_row @ projected.squares,
         )
 
@@ -247,9 +247,9 @@ class CommonLoadings(Family):
     def m_step(self, stats: CommonStats, params: CommonParams) -> CommonParams:
         """The joint maximiser over factor means and covariances, loadings and noise.
 
-        The loadings are a regression of x - o on z. It is solved for what is to be added to the old ones, in
-        units in which z has mean `far` and unit covariance, whose second moments are I + far far': so a far
-        origin costs no digits. An empty component stays as it was.
+        The loadings are a regression of x - o on z. It is solved for the change of the loadings, in units in
+        which z has mean `far` and unit covariance, whose second moments are I + far far', so that a distant
+        origin costs no precision. An empty component is unchanged.
         """
         xp = namespace(stats.weight)
         filled = stats.weight > 0
@@ -271,12 +271,14 @@ class CommonLoadings(Family):
         square = square - xp.sum(A * (xz - c[:, None] * z_mean + residual_z), axis=1)
 
         values, vectors = xp.linalg.eigh(symmetric(zz - z_mean[:, None] * z_mean))
-        values = xp.clip(values, min=0.0) + _RIDGE * (1.0 + xp.max(diagonals(zz)))  # rounding may lead below
+        values = xp.clip(values, min=0.0) + _RIDGE * (
+            1.0 + xp.max(diagonals(zz))
+        )  # rounding may make it negative
         inverse_R = (vectors / xp.sqrt(values)).T  # with R R' the covariance of z
         far = inverse_R @ (params.anchor + z_mean)
         slope = (residual_z - residual[:, None] * z_mean) @ inverse_R.T
         norm = 1.0 + xp.sum(far * far)
-        at_far = slope @ far  # what the slope alone would move at the mean of z
+        at_far = slope @ far  # shift at the mean of z due to the slope alone
         added = slope + (residual - at_far)[:, None] * (far / norm)
         moved_mean = residual + (at_far - residual) / norm  # `added` at `far`
         noise = square - xp.sum(added * slope, axis=1) - moved_mean * residual
@@ -292,7 +294,7 @@ class CommonLoadings(Family):
         )
 
     def implied_stats(self, params: CommonParams, weights: Array) -> CommonStats:
-        """What rows drawn from these parameters would add up to: the M-step leads back to them."""
+        """Expected statistics under these parameters: the M-step maps them back to the parameters."""
         xp = namespace(weights)
         xi, means, A = params.latent_means, params.means, params.loadings
         zz = weights[:, None, None] * (params.latent_covariances + xi[:, :, None] * xi[:, None, :])
@@ -309,7 +311,7 @@ class CommonLoadings(Family):
         )
 
     def bounded(self, params: CommonParams) -> CommonParams:
-        """Noise variances raised to the floor; without a floor one that has vanished is an error."""
+        """Noise variances bounded below by the floor; without a floor a vanishing one is an error."""
         xp = namespace(params.noise_variance)
         psi = xp.where(params.noise_variance < self.floor, self.floor, params.noise_variance)
         if not bool(xp.all(psi > SMALLEST_VARIANCE)):
@@ -320,7 +322,7 @@ class CommonLoadings(Family):
         return replace(params, latent_covariances=symmetric(params.latent_covariances), noise_variance=psi)
 
     def rounding(self, density: CommonDensity) -> float:
-        """Roundings of a row's log density: of the quadratic form's terms, and of the projections squared."""
+        """Rounding errors of a row's log density: of the quadratic form and of the squared projections."""
         xp = namespace(density.constants)
         params = density.params
         terms = xp.sum((1.0 + params.centre**2) * density.half_precision)
@@ -332,12 +334,12 @@ class CommonLoadings(Family):
         return narrow * float(terms) + wide * float(projections)
 
     def to_vector(self, params: CommonParams) -> Array:
-        """Loadings, means and covariances of the factors in a fixed basis, and deviations of noise."""
+        """Loadings, factor means and covariances in a fixed basis, and standard deviations of the noise."""
         xp = namespace(params.centre)
         U = params.basis
         A, anchor = params.loadings @ xp.linalg.inv(U), U @ params.anchor
         towards = _towards(anchor, params.origin)
-        if towards is not None:  # far from the origin the centre says more than the slope that leads to it
+        if towards is not None:  # far from the origin the centre is more accurate than the slope
             A = A + (params.centre - A @ towards)[:, None] * towards
         parts = (
             A,
@@ -355,7 +357,7 @@ class CommonLoadings(Family):
             arrays.append(xp.reshape(vector[:size], shape))
             vector = vector[size:]
         A, latent_means, omega = arrays
-        roots = root(symmetric(omega))  # a guess may lead below zero
+        roots = root(symmetric(omega))  # an extrapolation may be negative
         anchor = like.basis @ like.anchor
         towards = _towards(anchor, like.origin)
         if towards is None:
@@ -377,7 +379,7 @@ class CommonLoadings(Family):
         return self.clamped(params)
 
     def moved(self, params: CommonParams, weights: Array, shift: Array, scale: Array) -> CommonParams:
-        """The parameters of shift + scale * x, with the anchor amid the components."""
+        """The parameters of shift + scale * x, with the anchor at the centre of the components."""
         middle = weights @ params.latent_means
         A = params.loadings * scale[:, None]
         return replace(
@@ -391,10 +393,10 @@ class CommonLoadings(Family):
         )
 
     def canonical(self, params: CommonParams) -> CommonParams:
-        """The same density with factors whose loadings are orthogonal in units of noise, of unit spread.
+        """The same density with loadings orthogonal in units of the noise, and factors of unit variance.
 
-        Loadings may be far longer than noise in some directions and shorter in others, and sums that mix them
-        would lose the digits of the latter.
+        Loadings may be much larger than the noise in some directions and smaller in others, and sums that mix
+        them would lose the precision of the latter.
         """
         xp = namespace(params.centre)
         A = params.loadings / xp.sqrt(params.noise_variance)[:, None]
@@ -413,13 +415,13 @@ class CommonLoadings(Family):
         )
 
     def clamped(self, params: CommonParams) -> CommonParams:
-        """Starting values in the region the floor allows."""
+        """Starting values projected to the feasible region of the floor."""
         return self.canonical(self.bounded(params))
 
     def shown(self, params: CommonParams) -> tuple[CommonParams, tuple[Array, Array, Array]]:
-        """The parameters with a basis in which A'A = I, and what users see of them.
+        """The parameters with a basis in which A'A = I, and the values shown to users.
 
-        That is loadings, means and covariances of factors that are counted from zero.
+        These are loadings, means and covariances of factors measured from zero.
         """
         xp = namespace(params.centre)
         A, U = orthonormal(to_numpy(params.loadings @ xp.linalg.inv(params.basis)))
@@ -436,14 +438,14 @@ class CommonLoadings(Family):
         return params.noise_variance + xp.sum(AO * A, axis=2)
 
     def factor_means(self, density: CommonDensity, projected: Projected | WithMissing) -> Array:
-        """E[z | x, k] (n, K, q), as users see it."""
+        """E[z | x, k] (n, K, q), in the basis shown to users."""
         params = density.params
         return (params.anchor + self._from_anchor(density, projected)) @ params.basis.T
 
     def factor_covariances(
         self, density: CommonDensity, projected: Projected | WithMissing, n_rows: int
     ) -> Array:
-        """Covariances of z given x and k (n, K, q, q), as users see it."""
+        """Covariances of z given x and k (n, K, q, q), in the basis shown to users."""
         U = density.params.basis
         if isinstance(projected, WithMissing):
             return U @ missing_entries.factor_covariances(density, projected) @ U.T
@@ -465,7 +467,7 @@ class CommonLoadings(Family):
         labels: Array,
         rng: np.random.Generator,
     ) -> Floats:
-        """(n, D) rows whose missing entries are drawn given the others and the component."""
+        """(n, D) rows with missing entries sampled given the observed ones and the component."""
         return missing_entries.draw(density, latent, labels, rng)
 
     def sample(self, params: CommonParams, labels: Array, rng: np.random.Generator) -> Floats:
@@ -480,9 +482,9 @@ class CommonLoadings(Family):
         return X
 
     def n_parameters(self, K: int, D: int) -> int:
-        """Free parameters of means and covariances; loadings count up to the basis of the factors.
+        """Free parameters of means and covariances; loadings are counted up to the basis of the factors.
 
-        They are no more than those of means and covariances without any structure.
+        The number is at most that of unconstrained means and covariances.
         """
         q = self.n_factors
         covariances = 1 if self.shared else K
@@ -490,9 +492,9 @@ class CommonLoadings(Family):
         return min(structured, K * D + covariances * D * (D + 1) // 2)
 
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> CommonParams:
-        """Leading directions of all rows from the origin, and in them the moments of the parts.
+        """Leading directions of all rows about the origin, and the moments of the parts in this subspace.
 
-        Directions are measured in units of noise, so that a start does not hang on the units of the features.
+        Features are scaled by the noise, so that the start does not depend on their units.
         """
         (K, D), q, total = means.shape, self.n_factors, weight.sum()
         origin = np.zeros(D) if self.origin is None else to_numpy(self.origin)
@@ -504,14 +506,14 @@ class CommonLoadings(Family):
         rows = (X - middle) / unit * np.sqrt(weight)[:, None]
         last = to_middle * (math.sqrt(total) * min(1.0, _FAR / max(1.0, float(np.linalg.norm(to_middle)))))
         _, V = leading_eigenpairs(np.concatenate([rows, last[None, :]]), q)
-        V = np.linalg.qr(np.concatenate([V, np.eye(D)[:, : q - V.shape[1]]], axis=1))[0]  # of q columns
+        V = np.linalg.qr(np.concatenate([V, np.eye(D)[:, : q - V.shape[1]]], axis=1))[0]  # q columns
         centre = middle - unit * (to_middle - V @ (V.T @ to_middle))
 
         z, parts = (((rows - centre) / unit) @ V for rows in (X, means))
         within = (z - parts[labels]) * np.sqrt(weight)[:, None]
         pooled_within = within.T @ within / total
         omega = np.empty((K, q, q))
-        for k in range(K):  # a small part's covariance is drawn towards that of all
+        for k in range(K):  # the covariance of a small part is shrunk towards the pooled one
             own = labels == k
             scatter = within[own].T @ within[own]
             omega[k] = (scatter + (q + 1) * pooled_within) / (weight[own].sum() + q + 1)
@@ -543,9 +545,9 @@ class CommonLoadings(Family):
 class Conditional:
     """The family with some parameters fixed, for steps in which only the components are latent.
 
-    In turn with the step above, which takes the factors for latent too, they make EM in alternation (AECM;
-    Meng & van Dyk, 1997): the likelihood never falls, and variances that vanish, which EM approaches ever
-    more slowly, are soon there. For complete rows.
+    Alternated with the step above, in which the factors are latent as well, they are an AECM algorithm (Meng
+    & van Dyk, 1997): the likelihood never decreases, and vanishing variances, which EM approaches ever more
+    slowly, are reached quickly. For complete rows.
     """
 
     family: CommonLoadings
@@ -571,8 +573,8 @@ class Conditional:
 class NoiseOnly(Conditional):
     """At fixed loadings and factors: psi becomes psi (E[u^2] / E[diag Sigma^-1])^1/2, u = Sigma^-1 (x - mu).
 
-    Both expectations are the same at a maximum. The step maximises a lower bound of the likelihood that
-    touches it (Zhou, Hu, Zhou & Lange, 2019); towards zero it shrinks by a factor, where EM creeps like 1/t.
+    Both expectations are equal at a maximum. The step maximises a tight lower bound of the likelihood (Zhou,
+    Hu, Zhou & Lange, 2019); towards zero it converges linearly, where EM converges like 1/t.
     """
 
     def sums(
@@ -600,26 +602,26 @@ class NoiseOnly(Conditional):
 
 
 class FactorsOnly(Conditional):
-    """At fixed loadings and noise: projected rows are a mixture of Gaussians of covariances of at least I."""
+    """At fixed loadings and noise: projected rows are a Gaussian mixture with covariances of at least I."""
 
     def sums(
         self, density: CommonDensity, block: Block, projected: Projected, resp: Responsibilities
     ) -> FullStats:
-        """Of projected rows."""
+        """Sums over projected rows."""
         xp = namespace(block.X)
         (K, q, _), r, p = density.whitening.shape, resp.full(), projected.p
         weighted = xp.reshape(r[:, None, :] * p, (K * q, p.shape[1]))
         return FullStats(resp.weight, r @ p.T, xp.reshape(weighted @ p.T, (K, q, q)))
 
     def stats(self, density: CommonDensity, sums: FullStats) -> FullStats:
-        """The sums are the statistics already."""
+        """The sums are already the statistics."""
         return sums
 
     def m_step(self, stats: FullStats, params: CommonParams) -> CommonParams:
-        """Means and covariances of factors from those of projected rows; an empty component stays so."""
+        """Means and covariances of factors from those of projected rows; an empty component is unchanged."""
         xp = namespace(stats.weight)
         T = xp.linalg.qr(params.loadings / xp.sqrt(params.noise_variance)[:, None])[1]
-        axes, lengths, turned = xp.linalg.svd(T)  # directions of p that factors reach, and how far
+        axes, lengths, turned = xp.linalg.svd(T)  # directions of p spanned by the factors, and their scales
         used = lengths > _UNUSED * (1.0 + xp.max(lengths))
         back = turned.T * xp.where(used, 1.0 / xp.where(used, lengths, 1.0), 0.0)
         filled = stats.weight > 0
@@ -638,14 +640,14 @@ class FactorsOnly(Conditional):
 
 
 def pooled(covariances: Array, weight: Array) -> Array:
-    """(K, q, q) of which each is the mean of all, weighted."""
+    """(K, q, q) weighted mean of all matrices, repeated K times."""
     xp = namespace(covariances)
     mean = xp.sum(weight[:, None, None] * covariances, axis=0) / xp.sum(weight)
     return xp.broadcast_to(mean, covariances.shape)
 
 
 def _unexplained(residual: Floats, weight: float) -> Floats:
-    """(D,) what of each feature the others cannot tell, or half its variance if there are few rows."""
+    """(D,) variance of each feature not explained by the others, or half its variance with few rows."""
     S = residual.T @ residual / weight
     variance = np.diagonal(S)
     if len(residual) <= 2 * len(variance):
@@ -655,7 +657,7 @@ def _unexplained(residual: Floats, weight: float) -> Floats:
 
 
 def _side_by_side(stack: Array) -> Array:
-    """(a, K b): the matrices (K, a, b) in a row."""
+    """(a, K b): the matrices (K, a, b) side by side."""
     xp = namespace(stack)
     K, a, b = stack.shape
     return xp.reshape(xp.permute_dims(stack, (1, 0, 2)), (a, K * b))

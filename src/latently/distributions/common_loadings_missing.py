@@ -1,4 +1,4 @@
-"""Common loadings for rows with missing entries: exact marginal densities, and the same statistics.
+"""Common loadings for rows with missing entries: exact marginal densities and the same statistics.
 
 With o the observed entries of a row, the posterior precision of the factors is Omega_k^-1 + W with
 
@@ -6,8 +6,8 @@ With o the observed entries of a row, the posterior precision of the factors is 
 
 the same W and u for all components: one product with the masks and one with the rows. With Omega_k = C C' and
 z = xi_k + C s, s ~ N(0, I), the posterior of s has precision B = I + C'W C and mean B^-1 C'(u - W xi_k), both
-linear in (W, u), so a second product gives them for all components. Then come small factorisations, entry by
-entry over all rows at once. Factors are counted from the anchor throughout.
+linear in (W, u), so a second product gives them for all components. Small factorisations follow, vectorised
+entry by entry over all rows. Factors are measured from the anchor throughout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tables:
-    """What rows with missing entries are multiplied with, once per sweep. P = q (q + 1) / 2."""
+    """Tables that multiply rows with missing entries, computed once per sweep. P = q (q + 1) / 2."""
 
     of_rows: Array  # (q + 1, D): a / psi, then c / psi
     of_masks: Array  # (q + 1 + P, D): a c / psi, the constants of ln N, then a a' / psi
@@ -42,7 +42,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class WithMissing:
-    """What the statistics of rows with missing entries can take over from their densities."""
+    """Intermediate results of the densities of rows with missing entries that their statistics reuse."""
 
     columns: list[Array]  # of the factors of B: (q - j, K, n)
     y: Array  # (q, K, n): the inverse factor times C'(u - W xi)
@@ -53,9 +53,9 @@ class MissingSums:
     """Sums over rows, weighted with r; s s' and z z' packed."""
 
     totals: Array  # (1 + q + P, K): of 1, s and s s'
-    of_rows: Array  # (1 + q, D): of 1 and z, times x where it was observed
-    of_missing: Array  # (1 + q + P, D): of 1, z and z z', where x was not observed
-    of_squares: Array  # (D,): of x^2 where it was observed
+    of_rows: Array  # (1 + q, D): of 1 and z, times x where it is observed
+    of_missing: Array  # (1 + q + P, D): of 1, z and z z', where x is missing
+    of_squares: Array  # (D,): of x^2 where it is observed
 
 
 def tables(density: CommonDensity) -> Tables:
@@ -69,7 +69,7 @@ def tables(density: CommonDensity) -> Tables:
     constant = -0.5 * (math.log(2 * math.pi) + xp.log(psi) + c**2 / psi)
     precisions = [scaled[i, :] * A[j, :] for i, j in pairs]
 
-    # a packed symmetric W stands for W_ij in two places, but on the diagonal
+    # off-diagonal entries of a packed symmetric W count twice
     def linear(left: Array, right: Array) -> Array:
         """(K, P): left' W right for vectors (K, q)."""
         both = [left[:, i] * right[:, j] + (left[:, j] * right[:, i] if i != j else 0.0) for i, j in pairs]
@@ -97,7 +97,7 @@ def tables(density: CommonDensity) -> Tables:
 
 
 def evaluate(density: CommonDensity, block: Block) -> tuple[Array, WithMissing]:
-    """ln pi_k p(x_o | k) (K, n), and what `sums` needs."""
+    """ln pi_k p(x_o | k) (K, n), and intermediate results for `sums`."""
     xp = namespace(block.X)
     n, (K, q) = len(block), density.params.latent_means.shape
     by_row = density.tables.of_rows @ block.X.T
@@ -138,7 +138,7 @@ def sums(density: CommonDensity, block: Block, latent: WithMissing, resp: Respon
 
 
 def statistics(density: CommonDensity, sums: MissingSums) -> dict[str, Array]:
-    """The fields of CommonStats, with what is expected in missing entries in place of x; once per sweep."""
+    """The fields of CommonStats, with expectations in place of missing x; once per sweep."""
     params, C = density.params, density.roots
     xp = namespace(params.centre)
     xi, A, c, psi = params.latent_means, params.loadings.T, params.centre, params.noise_variance
@@ -165,7 +165,7 @@ def statistics(density: CommonDensity, sums: MissingSums) -> dict[str, Array]:
 
 
 def factor_means(density: CommonDensity, latent: WithMissing) -> Array:
-    """E[z | x_o, k] from the anchor (K, q, n)."""
+    """E[z | x_o, k] relative to the anchor (K, q, n)."""
     s = namespace(latent.y).permute_dims(packed.backward(latent.columns, latent.y), (1, 0, 2))
     return density.params.latent_means[..., None] + density.roots @ s
 
@@ -178,7 +178,7 @@ def factor_covariances(density: CommonDensity, latent: WithMissing) -> Array:
 
 
 def draw(density: CommonDensity, latent: WithMissing, labels: Array, rng: np.random.Generator) -> Floats:
-    """(n, D) rows drawn given what was observed and components; only the missing entries count."""
+    """(n, D) rows sampled given the observed entries and components; only the missing entries are used."""
     params, own = density.params, np.arange(len(labels))
     columns = [to_numpy(column)[:, labels, own] for column in latent.columns]
     y = to_numpy(latent.y)[:, labels, own]

@@ -1,17 +1,17 @@
-"""Mixtures of several layers as mixtures of one: families whose components are the leaves of a tree.
+"""Deep mixtures as single-layer mixtures: families whose components are the leaves of a tree.
 
     x | z_1, c ~ N(mu_c + W_c z_1, diag(psi_c))      or      x | z_1 ~ N(A z_1, diag(psi))
 
-and z_1 given its leaf is N(a_s, C_s), as the layers above make it (layers.py). So x given the leaf is
+and z_1 given its leaf is N(a_s, C_s), determined by the layers above (layers.py). So x given the leaf is
 
     N(mu_c + W_c a_s, W_c C_s W_c' + Psi_c)          or      N(A a_s, A C_s A' + Psi),
 
-a low-rank Gaussian with loadings W_c C_s^1/2, or one of common loadings: rows are looked at as in mixtures of
-one layer, and only the M-step knows of more. It splits, because the complete-data likelihood is a product
-over layers. S leaves, q factors of the first layer.
+a low-rank Gaussian with loadings W_c C_s^1/2, or one with common loadings: the E-step is that of single-layer
+mixtures, and only the M-step differs. It separates, because the complete-data likelihood is a product over
+layers. S leaves, q factors of the first layer.
 
 `NextLayer` is the kernel that learns a layer above a frozen model. Its rows are posteriors N(m_n, V_n) of the
-highest factors so far, and what it raises is a lower bound of the log-likelihood (docs/dmfa.md).
+highest factors so far, and its objective is a lower bound of the log-likelihood (docs/dmfa.md).
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ from latently.distributions.responsibilities import Responsibilities
 
 @dataclass(frozen=True)
 class DeepParams:
-    first: Any  # LowRankParams of C components, or CommonParams of S, of which the leaves follow from `above`
+    first: Any  # LowRankParams of C components, or CommonParams of S, whose leaves follow from `above`
     above: Layers
 
 
 @dataclass(frozen=True)
 class Leaves:
-    """A family whose components are leaves: rows are looked at by a family of one layer."""
+    """A family whose components are leaves: the E-step is that of a single-layer family."""
 
-    family: Any  # of one layer
+    family: Any  # the single-layer family
     rules: Rules  # of the layers above
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         return int(self.family.floats_per_row(K, D, missing))
 
     def conditionals(self) -> list[Any]:
-        """Steps over some parameters at fixed others would leave the shape of the layers."""
+        """No partial steps: they would violate the structure of the layers."""
         return []
 
     def evaluate(self, density: Any, block: Block, *, rough: bool = False) -> tuple[Array, Any]:
@@ -104,7 +104,7 @@ class DeepLowRank(Leaves):
         return density
 
     def m_step(self, stats: LowRankStats, params: DeepParams) -> DeepParams:
-        """Statistics of the leaves' own factors u, z_1 = a + C^1/2 u, become those of z_1, layer by layer."""
+        """Convert statistics of the leaves' factors u, z_1 = a + C^1/2 u, to those of z_1, per layer."""
         xp = namespace(stats.weight)
         z = expectations(params.above, self.rules.owners)[0]
         root = xp.linalg.cholesky(z.covariances)
@@ -130,7 +130,7 @@ class DeepLowRank(Leaves):
         return replace(params, first=self.family.clamped(params.first))
 
     def moved(self, params: DeepParams, weights: Array, shift: Array, scale: Array) -> DeepParams:
-        """The parameters of shift + scale * x; factors stay as they are."""
+        """The parameters of shift + scale * x; factors are unchanged."""
         return replace(params, first=self.family.moved(params.first, weights, shift, scale))
 
     def to_vector(self, params: DeepParams) -> Array:
@@ -166,7 +166,7 @@ class DeepCommon(Leaves):
     """Leaves of layers with common loadings, above `CommonLoadings`."""
 
     def collapsed(self, params: DeepParams) -> CommonParams:
-        """The Gaussians of the leaves in the factors of the first layer, counted from its anchor."""
+        """The Gaussians of the leaves in the factors of the first layer, measured from its anchor."""
         xp = namespace(params.first.centre)
         z = expectations(params.above, self.rules.owners)[0]
         first: CommonParams = params.first
@@ -197,7 +197,7 @@ class DeepCommon(Leaves):
         return replace(params, first=self.family.canonical(self.collapsed(params)))
 
     def moved(self, params: DeepParams, weights: Array, shift: Array, scale: Array) -> DeepParams:
-        """The parameters of shift + scale * x; factors stay as they are."""
+        """The parameters of shift + scale * x; factors are unchanged."""
         return replace(params, first=self.family.moved(self.collapsed(params), weights, shift, scale))
 
     def to_vector(self, params: DeepParams) -> Array:
@@ -242,49 +242,49 @@ def _layers_from_vector(vector: Array, like: Layers, rules: Rules, *, top: bool)
     highest = like.top
     if top:
         means, omega = taken(highest.means), symmetric(taken(highest.covariances))
-        values, vectors = xp.linalg.eigh(omega)  # a guess may lead below zero
+        values, vectors = xp.linalg.eigh(omega)  # an extrapolation may be negative
         omega = (vectors * xp.clip(values, min=0.0)[..., None, :]) @ transpose(vectors)
         highest = Top(means, symmetric(omega))
     return Layers(found[0], stacked(found[1:], highest))
 
 
-# -- learning a layer above others ------------------------------------------------------------------------
+# -- learning an additional layer --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class BlurredLeaves(Leaves):
-    """The leaves of one node, above `FullGaussian`, for rows that are known up to N(m, V) only.
+class UncertainLeaves(Leaves):
+    """The leaves of one node, above `FullGaussian`, for rows of which only a posterior N(m, V) is known.
 
-    A row counts with E ln N(z; a, C) = ln N(m; a, C) - tr(C^-1 V) / 2. V is the same for all rows, or stands
-    packed after m in each.
+    A row contributes E ln N(z; a, C) = ln N(m; a, C) - tr(C^-1 V) / 2. V is the same for all rows, or packed
+    after m in each row.
     """
 
     n_factors: int
-    blur: Array | None  # (q, q): V; None if rows have their own
+    covariance: Array | None  # (q, q): V; None if rows have their own
 
     def prepare(self, params: Layers | Top, dtype: str = "float64") -> FullDensity:
         leaves = expectations(params, self.rules.owners)[0]
         density: FullDensity = self.family.prepare(FullParams(leaves.means, leaves.covariances), dtype)
-        if self.blur is None:
+        if self.covariance is None:
             return density
         U = density.factors
-        lost = 0.5 * namespace(U).sum(U * (self.blur @ U), axis=(1, 2))
+        lost = 0.5 * namespace(U).sum(U * (self.covariance @ U), axis=(1, 2))
         return replace(density, constants=density.constants - lost)
 
     def evaluate(self, density: FullDensity, block: Block, *, rough: bool = False) -> tuple[Array, Array]:
-        means, blurs = self._split(density, block)
+        means, own = self._split(density, block)
         log_prob, wide = self.family.evaluate(density, means, rough=rough)
-        if blurs is not None:
-            log_prob = log_prob - 0.5 * (_twice_off_diagonal(density.factors) @ blurs.T)
+        if own is not None:
+            log_prob = log_prob - 0.5 * (_twice_off_diagonal(density.factors) @ own.T)
         return log_prob, wide
 
     def sums(self, density: FullDensity, block: Block, latent: Array, resp: Responsibilities) -> FullStats:
-        means, blurs = self._split(density, block)
+        means, own = self._split(density, block)
         sums: FullStats = self.family.sums(density, means, latent, resp)
-        if blurs is None:
-            spread = resp.weight[:, None, None] * self.blur
+        if own is None:
+            spread = resp.weight[:, None, None] * self.covariance
         else:
-            spread = packed.unpacked(resp.times(blurs).T, means.X.shape[1])
+            spread = packed.unpacked(resp.times(own).T, means.X.shape[1])
         return replace(sums, sum_xx=sums.sum_xx + spread)
 
     def m_step(self, stats: FullStats, params: Layers) -> Layers:
@@ -295,20 +295,20 @@ class BlurredLeaves(Leaves):
         return stepped(params, self.rules, stats.weight, Moments(means, spread))
 
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> Layers:
-        """From the means of rows, without their covariances."""
+        """Starting values from the means of rows, without their covariances."""
         (K, q), d, floor = means.shape, self.n_factors, self.family.floor
         if self.rules.common:
             common = CommonLoadings(d, floor, origin=np.zeros(q)).from_partition(X, weight, labels, means)
-            noise = common.noise_variance + self._blurred(X)
+            noise = common.noise_variance + self._hidden_variances(X)
             layer = Layer(np.zeros((1, q)), common.loadings[None], noise[None])
             return Layers(layer, Top(common.anchor + common.latent_means, common.latent_covariances))
         own = LowRankGaussian(d, floor).from_partition(X, weight, labels, means)
-        layer = Layer(own.means, own.loadings, own.noise_variance + self._blurred(X))
+        layer = Layer(own.means, own.loadings, own.noise_variance + self._hidden_variances(X))
         return Layers(layer, standard_top(K, d, own.means))
 
-    def _blurred(self, X: Floats) -> Floats:
+    def _hidden_variances(self, X: Floats) -> Floats:
         """(q,) variances that the means of rows do not show; half of theirs if rows have their own."""
-        return 0.5 * np.var(X, axis=0) if self.blur is None else np.diagonal(to_numpy(self.blur))
+        return 0.5 * np.var(X, axis=0) if self.covariance is None else np.diagonal(to_numpy(self.covariance))
 
     def to_vector(self, params: Layers) -> Array:
         return _layers_to_vector(params, top=self.rules.common)
@@ -316,8 +316,14 @@ class BlurredLeaves(Leaves):
     def from_vector(self, vector: Array, like: Layers) -> Layers:
         return _layers_from_vector(vector, like, self.rules, top=self.rules.common)
 
+    def rounding(self, density: FullDensity) -> float:
+        """Rows are not centred, and factors with common loadings may lie far from the origin."""
+        xp = namespace(density.means)
+        distance = float(xp.max(xp.abs(transpose(density.factors) @ density.means[..., None])))
+        return super().rounding(density) + float(xp.finfo(density.means.dtype).eps) * distance
+
     def _split(self, density: FullDensity, block: Block) -> tuple[Block, Array | None]:
-        if self.blur is not None:
+        if self.covariance is not None:
             return block, None
         q = density.means.shape[1]
         return replace(block, X=block.X[:, :q]), block.X[:, q:]
@@ -327,8 +333,8 @@ class BlurredLeaves(Leaves):
 class NextLayer(Mixture):
     """The kernel for the leaves of one node.
 
-    Each leaf is given `prior_rows` rows of the factors' prior besides its own. What is raised is then the
-    bound less what it costs not to expect those rows as the prior does: a lower bound still, and never
+    Each leaf receives `prior_rows` pseudo-rows from the prior of the factors in addition to its own. The
+    objective is then the bound minus a penalty for deviating from the prior: still a lower bound, and never
     above the bound itself.
     """
 
@@ -361,7 +367,7 @@ class NextLayer(Mixture):
         return xp.sum(xp.where(log_weights > -xp.inf, log_weights, 0.0) + expected)
 
     def at_prior(self) -> float:
-        """E ln of the prior itself, which is the most that a leaf can expect."""
+        """E ln of the prior itself, an upper bound for a leaf."""
         D = self.prior.means.shape[1]
         log_det = np.linalg.slogdet(to_numpy(self.prior.covariances[0]))[1]
         return float(-0.5 * (D * np.log(2 * np.pi) + log_det + D))

@@ -1,4 +1,4 @@
-"""Gaussians with full covariance matrices, one for each component or one for all.
+"""Gaussians with full covariance matrices, one per component or one for all.
 
     x | k ~ N(mu_k, Sigma_k)
 
@@ -27,10 +27,10 @@ from latently.distributions import gaussian_missing
 from latently.distributions.family import Family
 from latently.distributions.responsibilities import Responsibilities
 
-SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms still have digits
+SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms are still accurate
 
 
-_LARGEST_LOG = 300.0  # of a standard deviation; a guess beyond is out of the question
+_LARGEST_LOG = 300.0  # log of the largest standard deviation accepted in an extrapolation
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class FullDensity:
     offsets: Array  # (K, D): mu' U
     covariances: Array  # (G, D, D)
     constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma|), and log weights
-    log_weights: Array  # (K,): what a mixture added to the constants
+    log_weights: Array  # (K,): terms a mixture added to the constants
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class FullGaussian(Family):
     isotropic = False
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
-        """How much memory a row takes in the kernel, and more, so that blocks stay in the cache."""
+        """Memory per row in the kernel, with a margin so that blocks stay in the cache."""
         return 12 * (D + K)
 
     def prepare(self, params: FullParams, dtype: str = "float64") -> FullDensity:
@@ -91,7 +91,7 @@ class FullGaussian(Family):
         )
 
     def evaluate(self, density: FullDensity, block: Block, *, rough: bool = False) -> tuple[Array, Array]:
-        """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and rows for `sums`."""
+        """ln N(x; mu_k, Sigma_k) plus terms of the mixture in the constants (K, n), and rows for `sums`."""
         X = block.X
         if block.observed is not None:
             return gaussian_missing.log_joint(density, block), X
@@ -107,7 +107,7 @@ class FullGaussian(Family):
         return density.constants[:, None] - 0.5 * distance, wide[:, :-1]
 
     def most_per_row(self, K: int) -> float:
-        """Responsibilities per row beyond which products over all rows are quicker; measured."""
+        """Responsibilities per row above which products over all rows are faster; measured."""
         return 0.7 * K
 
     def sums(self, density: FullDensity, block: Block, wide: Array, resp: Responsibilities) -> FullStats:
@@ -126,7 +126,7 @@ class FullGaussian(Family):
             elif resp.sparse is not None:
                 own, r = resp.sparse.of(k)
                 rows = xp.take(wide, own, axis=0)
-            # about the component's own mean, so that the products keep their digits in float32 too
+            # about the component's mean, so that the products are accurate in float32 as well
             residual = rows - xp.astype(density.means[k, :], wide.dtype)
             first.append(xp.astype(r, wide.dtype) @ residual)
             residual *= xp.astype(xp.sqrt(r), wide.dtype)[:, None]
@@ -135,21 +135,21 @@ class FullGaussian(Family):
         return FullStats(resp.weight, *sums)
 
     def expected(self, density: FullDensity, block: Block, latent: Array, resp: Array) -> Array:
-        """(n, D) the posterior mean of x, which is x itself where it was observed."""
+        """(n, D) the posterior mean of x, which equals x where it is observed."""
         return gaussian_missing.expected(density, block, resp)
 
     def draw(
         self, density: FullDensity, block: Block, latent: Array, labels: Array, rng: np.random.Generator
     ) -> Floats:
-        """(n, D) rows whose missing entries are drawn given the others and the component."""
+        """(n, D) rows with missing entries sampled given the observed ones and the component."""
         return gaussian_missing.draw(density, block, labels, rng)
 
     def stats(self, density: FullDensity, sums: FullStats) -> FullStats:
-        """The sums are the statistics already."""
+        """The sums are already the statistics."""
         return sums
 
     def m_step(self, stats: FullStats, params: FullParams) -> FullParams:
-        """Weighted means and covariances (Sigma >= diag(floor)); an empty component stays as it was."""
+        """Weighted means and covariances (Sigma >= diag(floor)); an empty component is unchanged."""
         xp = namespace(stats.weight)
         filled = stats.weight > 0
         n = xp.where(filled, stats.weight, 1.0)[:, None]
@@ -166,7 +166,7 @@ class FullGaussian(Family):
         return FullParams(means, self.bounded(covariances))
 
     def implied_stats(self, params: FullParams, weights: Array) -> FullStats:
-        """What rows drawn from these parameters would add up to: the M-step leads back to them."""
+        """Expected statistics under these parameters: the M-step maps them back to the parameters."""
         xp = namespace(weights)
         mu = params.means
         second = weights[:, None, None] * (params.covariances + mu[:, :, None] * mu[:, None, :])
@@ -175,7 +175,7 @@ class FullGaussian(Family):
         return FullStats(weights, weights[:, None] * mu, second)
 
     def bounded(self, covariances: Array) -> Array:
-        """The covariances raised to the floor; without a floor a singular one is an error."""
+        """The covariances bounded below by the floor; without a floor a singular one is an error."""
         xp = namespace(covariances)
         covariances = symmetric(covariances)
         least = xp.where(self.floor < SMALLEST_VARIANCE, SMALLEST_VARIANCE, self.floor)
@@ -189,21 +189,21 @@ class FullGaussian(Family):
         return clamp_spectrum(covariances, self.floor)
 
     def rounding(self, density: FullDensity) -> float:
-        """Roundings of a row's log density: a sum of squares of products with U."""
+        """Rounding errors of a row's log density: a sum of squares of products with U."""
         xp = namespace(density.factors)
         size = float(xp.max(xp.sum(density.factors**2, axis=(1, 2))))
         return float(xp.finfo(density.whitening.dtype).eps) * size
 
     def clamped(self, params: FullParams) -> FullParams:
-        """Starting values moved into the region the floor allows."""
+        """Starting values projected to the feasible region of the floor."""
         return FullParams(params.means, self.bounded(params.covariances))
 
     def to_vector(self, params: FullParams) -> Array:
-        """Means and the Cholesky factors of the covariances, their diagonals in logs, as one vector."""
+        """Means and the Cholesky factors of the covariances, with log diagonals, as one vector."""
         xp = namespace(params.means)
         C = xp.linalg.cholesky(params.covariances)
         diagonal = eye(C.shape[-1], C) > 0
-        # the factor with its diagonal replaced by its logarithm; zeros above it stay zeros
+        # the factor with its diagonal replaced by its logarithm; zeros above it stay zero
         logs = xp.log(xp.where(diagonal, C, 1.0))
         return xp.concat([xp.reshape(params.means, (-1,)), xp.reshape(xp.where(diagonal, logs, C), (-1,))])
 
@@ -224,7 +224,7 @@ class FullGaussian(Family):
         return diagonals(params.covariances)
 
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> FullParams:
-        """Means and covariances of the parts, those of small parts drawn towards the pooled one."""
+        """Means and covariances of the parts; those of small parts are shrunk towards the pooled one."""
         K, D = means.shape
         residual = X - means[labels]
         pooled = (residual.T * weight) @ residual / weight.sum()

@@ -1,10 +1,10 @@
-"""Full Gaussians of rows with missing entries, pattern by pattern of what is missing.
+"""Full Gaussians for rows with missing entries, grouped by missingness pattern.
 
-For a pattern with observed entries o the matrix S, which is Sigma on o and the identity elsewhere, stands in
-for Sigma_oo: it has the same determinant and, for residuals set to zero elsewhere, the same quadratic form,
+For a pattern with observed entries o the matrix S, which is Sigma on o and the identity elsewhere, replaces
+Sigma_oo: it has the same determinant and, for residuals set to zero elsewhere, the same quadratic form,
 and patterns of different sizes can be stacked. Given x_o, the mean is mu + Sigma_.o Sigma_oo^-1 (x - mu)_o.
 
-Where rows share patterns, work is done once per pattern; where they hardly do, for many rows at once.
+If rows share patterns, work is done once per pattern; otherwise for many rows at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from latently.distributions.responsibilities import Responsibilities
 if TYPE_CHECKING:
     from latently.distributions.gaussian import FullDensity
 
-_STACK_BYTES = 8_000_000  # of the matrices that are worked on at once
+_STACK_BYTES = 8_000_000  # of the matrices that are processed at once
 
 
 def log_joint(density: FullDensity, block: Block) -> Array:
@@ -50,13 +50,13 @@ def log_joint(density: FullDensity, block: Block) -> Array:
 
 
 def sums(density: FullDensity, block: Block, resp: Responsibilities) -> tuple[Array, Array]:
-    """Sums of r E[x] (K, D) and r E[xx'] (G, D, D) given what was observed."""
+    """Sums of r E[x] (K, D) and r E[xx'] (G, D, D) given the observed entries."""
     xp = namespace(block.X)
     (K, D), G = density.means.shape, density.covariances.shape[0]
     weights = resp.full()
     sum_x, sum_xx = zeros((K, D), block.X), zeros((G, D, D), block.X)
     for rows, mask in _patterns(block):
-        single = mask.shape[0] > 1  # every row has a pattern of its own
+        single = mask.shape[0] > 1  # every row has its own pattern
         for k in range(K):
             r = xp.take(weights[k, :], rows)
             chosen = xp.nonzero(r > 0)[0]
@@ -91,7 +91,7 @@ def expected(density: FullDensity, block: Block, resp: Array) -> Array:
 
 
 def draw(density: FullDensity, block: Block, labels: Array, rng: np.random.Generator) -> Floats:
-    """(n, D) rows with missing entries drawn given the others and the component."""
+    """(n, D) rows with missing entries sampled given the observed ones and the component."""
     xp = namespace(block.X)
     drawn: Floats = to_numpy(block.X).copy()
     for rows, mask in _patterns(block):
@@ -101,7 +101,7 @@ def draw(density: FullDensity, block: Block, labels: Array, rng: np.random.Gener
             own = xp.take(mask, like(chosen, mask), axis=0) if mask.shape[0] > 1 else mask
             X = xp.take(block.X, like(at[chosen], block.X), axis=0)
             x, spread = (to_numpy(part) for part in _conditional(density, int(k), X, own))
-            # zero in observed entries; symmetric roots exist for singular matrices too
+            # zero in observed entries; symmetric roots exist for singular matrices as well
             values, vectors = np.linalg.eigh(spread)
             root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
             drawn[at[chosen]] = x + (root @ rng.standard_normal((*x.shape, 1)))[..., 0]
@@ -125,20 +125,20 @@ def _conditional(density: FullDensity, k: int, X: Array, mask: Array) -> tuple[A
 
 
 def _stand_in(covariance: Array, mask: Array) -> Array:
-    """(P, D, D): the covariance where both entries were observed, the identity elsewhere."""
+    """(P, D, D): the covariance where both entries are observed, the identity elsewhere."""
     return (
         covariance * mask[:, :, None] * mask[:, None, :] + eye(mask.shape[1], mask) * (1.0 - mask)[:, None, :]
     )
 
 
 def _in_order(places: list[Array], parts: list[Array], axis: int) -> Array:
-    """The parts put where their rows belong."""
+    """Scatter the parts to the positions of their rows."""
     xp = namespace(parts[0])
     return xp.take(xp.concat(parts, axis=axis), xp.argsort(xp.concat(places)), axis=axis)
 
 
 def _patterns(block: Block) -> Iterator[tuple[Array, Array]]:
-    """Rows that share a pattern with it (1, D), or rows with a pattern each (m, D); as ones and zeros."""
+    """Rows that share a pattern (1, D), or rows with their own patterns (m, D), as ones and zeros."""
     xp = namespace(block.X)
     observed = to_numpy(block.observed)
     n, D = observed.shape

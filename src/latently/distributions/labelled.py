@@ -1,24 +1,25 @@
-"""Mixtures of factor models with a label that hangs on the factors.
+"""Mixtures of factor models with a label that depends on the factors.
 
     l ~ pi      y ~ N(0, I_d)      x | y, l ~ N(mu_l + G_l y, sigma_l^2 I)      P(z = 1 | y) = Phi(w'y + b)
 
-With more than two classes there is a question for each, "is it class j?", to which yes is the answer with
-probability Phi(w_j'y + b_j). A label answers all of them. What is maximised is the mean over questions of
-ln p(x, answer), and a class is as probable as the answers it gives, put together and normalised:
+With more than two classes there is one binary question per class, "is it class j?", answered yes with
+probability Phi(w_j'y + b_j). A label answers all of them. The objective is the mean over questions of
+ln p(x, answer), and the probability of a class is the normalised product over its answers:
 
     P(z = c | x)  proportional to  P(yes to c | x)  prod_{j != c} P(no to j | x)
 
-Two classes with w_2 = -w_1 and b_2 = -b_1 make both the formulas of one question (J = 1), which will do then.
+For two classes, w_2 = -w_1 and b_2 = -b_1 give the formulas of one question (J = 1), which is sufficient.
 All integrals over y have closed forms, because a Gaussian y given x and an answer is squashed normal.
 
-An answer is yes where v = w'y + b + e > 0, e ~ N(0, 1). With v latent as well, EM moves the classifier too:
-it is the regression of E[v] on y. The variance of e is left free in the M-step and then brought back to one,
-which is quicker and as sure (parameter expansion; Liu, Rubin & Wu, 1998, Biometrika 85).
+An answer is yes where v = w'y + b + e > 0, e ~ N(0, 1). With v latent as well, EM also updates the
+classifier: it is the regression of E[v] on y. The variance of e is free in the M-step and then rescaled to
+one, which converges faster with the same guarantees (parameter expansion; Liu, Rubin & Wu, 1998, Biometrika
+85).
 
-With an emphasis a the objective is ln p(x) + a ln P(z | x), that is a ln p(x, z) + (1 - a) ln p(x): EM as
-long as a <= 1, which blends the statistics of rows with and without their labels. For a > 1 the blend has a
-negative share; rows drawn from the present parameters are mixed in, as many as it takes for the objective to
-rise (extended Baum-Welch). Formulas: docs/mfm.md.
+With an emphasis a the objective is ln p(x) + a ln P(z | x), that is a ln p(x, z) + (1 - a) ln p(x): EM for a
+<= 1, with a convex combination of the statistics of rows with and without their labels. For a > 1 one
+coefficient is negative; expected statistics of the current parameters are added, with as much weight as
+needed for the objective to increase (extended Baum-Welch). Formulas: docs/mfm.md.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
 from latently.distributions.responsibilities import Responsibilities, normalise, respond
 from latently.distributions.squashed_normal import hazards
 
-_LARGEST = 1e8  # a longer w makes no difference: the answer is sharp
+_LARGEST = 1e8  # a larger norm of w makes no difference: the label is deterministic
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class LabelledDensity(LowRankDensity):
 
 @dataclass(frozen=True)
 class Answers:
-    """What y and v are expected to be, given x and the component, before the answer is known."""
+    """Expectations of y and v given x and the component, before the label is used."""
 
     mean: Array  # (L, J, n): E[v], called a
     deviation: Array  # (L, J, n) or (L, J, 1): s, the root of 1 + w'R w
@@ -93,7 +94,7 @@ class LabelledStats(MixtureStats):
 
 @dataclass(frozen=True)
 class LabelledMixture(Mixture):
-    """The kernel; its family is a LowRankGaussian. `allowed` of a block holds classes, not components."""
+    """The kernel; its family is a LowRankGaussian. `allowed` of a block contains classes, not components."""
 
     n_classes: int = 2
     emphasis: float = 1.0
@@ -105,7 +106,7 @@ class LabelledMixture(Mixture):
 
     @property
     def damping(self) -> float:
-        """Weight of rows drawn from the model, per row of the data, with which a step is tried first."""
+        """Initial weight of expected statistics of the model, per row of the data."""
         return max(0.0, self.emphasis - 1.0)
 
     def conditionals(self, missing: bool) -> list[Mixture]:
@@ -147,7 +148,9 @@ class LabelledMixture(Mixture):
     def _sums(self, density: LabelledDensity, block: Block, with_labels: bool) -> LabelledSums:
         xp = namespace(block.X)
         if not with_labels:
-            block = replace(block, allowed=None)  # all classes, which the family would take for components
+            block = replace(
+                block, allowed=None
+            )  # drop classes, which the family would interpret as components
             log_joint, latent = self.family.evaluate(density, block, rough=True)
             log_norm, resp = respond(
                 log_joint, block.weight, None, self.family.most_per_row(log_joint.shape[0])
@@ -195,7 +198,7 @@ class LabelledMixture(Mixture):
     ) -> tuple[Array, Array]:
         """The mean over questions of ln p(x, answer) (n,), and responsibilities given each answer (L, J, n).
 
-        These share out the weight of the row among the questions.
+        They distribute the weight of the row over the questions.
         """
         xp = namespace(log_joint)
         log_full = log_joint[:, None, :] + log_ndtr(signs * answers.mean / answers.deviation)
@@ -208,7 +211,7 @@ class LabelledMixture(Mixture):
     def _regression(
         self, density: LabelledDensity, answers: Answers, r: Array, pulled: Array, M: Array
     ) -> AnswerSums:
-        """Of complete rows, whose y all have the covariance R_l: E[yy'] and E[yv] summed in closed form.
+        """Sums over complete rows, whose y have the common covariance R_l: E[yy'] and E[yv] in closed form.
 
         E[y v | z] = M E[v | z] + R w, E[yy' | z] = R + M M' + delta (M g' + g M' - a g g') and
         E[v^2 | z] = s^2 + a E[v | z].
@@ -240,7 +243,7 @@ class LabelledMixture(Mixture):
         return _summed_over_components(n_r, y, yy, sum_a + n_u, yv, vv)
 
     def _regression_by_row(self, answers: Answers, r: Array, delta: Array, M: Array, R: Array) -> AnswerSums:
-        """The same for rows with missing entries, of which each has its own R (L, n, d, d)."""
+        """The same for rows with missing entries, each with its own R (L, n, d, d)."""
         xp = namespace(M)
         a, s2, g = answers.mean, answers.deviation**2, answers.gain
         M = M[:, None, :, :]
@@ -273,7 +276,7 @@ class LabelledMixture(Mixture):
         M: Array,
         R: Array,
     ) -> Any:
-        """Sums of rows with missing entries, with moments of y that know of the answer."""
+        """Sums of rows with missing entries, with moments of y given the label."""
         xp = namespace(M)
         L, n, d = M.shape
         g, a, r = answers.gain, answers.mean, resp.full()
@@ -290,7 +293,7 @@ class LabelledMixture(Mixture):
         return self.family.no_sums(density, incomplete)
 
     def stats(self, density: LabelledDensity, sums: Any) -> LabelledStats:
-        """Statistics of a whole sweep: what the answers pull at the factors is put in here."""
+        """Statistics of a sweep, including the effect of the labels on the factors."""
         components = self.family.stats(density, sums.components)
         if sums.pull is not None:
             xp = namespace(sums.pull)
@@ -330,7 +333,7 @@ class LabelledMixture(Mixture):
         return replace(moved, coef=beta[:, :-1], intercept=beta[:, -1])
 
     def damped(self, stats: LabelledStats, params: LabelledParams, damping: float) -> LabelledStats:
-        """The statistics with rows mixed in that were drawn from the parameters, `damping` for each row."""
+        """The statistics plus `damping` times expected statistics of the parameters per row."""
         implied = self.implied_stats(params)
         implied = replace(implied, answers=None if stats.answers is None else implied.answers)
         weight = damping * float(stats.total_weight)
@@ -367,15 +370,15 @@ class LabelledMixture(Mixture):
         plain = super().from_vector(vector[J * (d + 1) :], like)
         return LabelledParams(plain.weights, plain.components, beta[:, :-1], beta[:, -1])
 
-    # -- starts and draws, in main memory -----------------------------------------------------------
+    # -- initialisation and sampling, in main memory ------------------------------------------------
 
     def from_partition(
         self, X: Floats, weight: Floats, labels: Array, means: Floats, allowed: Array | None = None
     ) -> LabelledParams:
-        """As any mixture starts, with a classifier that knows the shares of the classes only.
+        """Initialised as any mixture, with a classifier that predicts the class frequencies only.
 
-        A component's factors can be turned at will, but one classifier serves all components. So each is
-        turned to where the classes lie in its factors as they lie in those of the largest part.
+        The factors of a component can be rotated freely, but one classifier serves all components. Therefore
+        each is rotated so that the classes lie as in the factors of the largest part.
         """
         plain = super().from_partition(X, weight, labels, means)
         d, J, C = self.family.n_factors, self.n_questions, self.n_classes
@@ -422,17 +425,17 @@ class LabelledMixture(Mixture):
 
 @dataclass(frozen=True)
 class Slopes:
-    """First and second derivatives of the objective by (w, b), of each question; the second in part."""
+    """First and approximate second derivatives of the objective by (w, b), per question."""
 
     gradient: Array  # (J, d + 1)
-    curvature: Array  # (J, d + 1, d + 1), at least zero
+    curvature: Array  # (J, d + 1, d + 1), positive semidefinite
 
 
 class ClassifierOnly(LabelledMixture):
-    """The classifier at fixed components: one step of Gauss and Newton, tried ever shorter until it leads up.
+    """The classifier at fixed components: one Gauss-Newton step with backtracking.
 
-    t = (w'M + b) / s, the argument of Phi, is taken for linear in (w, b), in which ln Phi(t) is concave. EM,
-    which takes y for latent too, moves w ever more slowly where the classes are far apart.
+    t = (w'M + b) / s, the argument of Phi, is linearised in (w, b), in which ln Phi(t) is concave. EM, in
+    which y is latent as well, moves w ever more slowly if the classes are well separated.
     """
 
     @property
@@ -471,7 +474,7 @@ class ClassifierOnly(LabelledMixture):
         return LabelledSums(xp.sum(weight * log_norm), xp.sum(weight), None, slopes, None, None)
 
     def stats(self, density: LabelledDensity, sums: Any) -> LabelledStats:
-        """The sums are the statistics already."""
+        """The sums are already the statistics."""
         return LabelledStats(sums.log_likelihood, sums.total_weight, None, sums.answers)
 
     def m_step(self, stats: Any, params: Any) -> Any:
@@ -496,7 +499,7 @@ def class_log_joint(kernel: LabelledMixture, density: LabelledDensity, block: Bl
     if kernel.n_questions == 1:
         return xp.concat([no, yes]).T
     log_density = normalise(log_joint)[0]
-    lost = log_density == -xp.inf  # so far away that all densities vanish, and with them what they tell
+    lost = log_density == -xp.inf  # so far away that all densities underflow
     no, yes = (xp.where(lost, 0.0, answer - xp.where(lost, 0.0, log_density)) for answer in (no, yes))
     return (log_density + _put_together(no, yes)).T
 
@@ -541,7 +544,7 @@ def answers_of(density: LabelledDensity, latent: Projected | WithMissing) -> Ans
 
 
 def _summed_over_components(n: Array, y: Array, yy: Array, v: Array, yv: Array, vv: Array) -> AnswerSums:
-    """Sums over rows for each component and question, put together for (y, 1) and added up."""
+    """Sums over rows per component and question, assembled for (y, 1) and summed over components."""
     xp = namespace(n)
     n, y, yy, v, yv, vv = (xp.sum(part, axis=0) for part in (n, y, yy, v, yv, vv))
     top = xp.concat([yy, y[..., None]], axis=2)

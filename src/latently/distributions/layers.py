@@ -1,17 +1,17 @@
-"""Layers of factors above a first one: what leaves of a tree say about the factors below them.
+"""Layers of factors above the first one: distributions of lower factors given the leaves of a tree.
 
     z_L | leaf ~ N(xi, Omega)      z_{l-1} | z_l, node ~ N(mu + W z_l, diag(psi)),  l = L .. 2
 
 A leaf is a component of the last layer; in every layer below it belongs to one node. Given its leaf all
-factors are Gaussian, and those of the first layer, which rows are made of, have a dense q x q covariance.
-Two kinds of layers:
+factors are Gaussian, and those of the first layer, which generate the rows, have a dense q x q covariance.
+There are two kinds of layers:
 
-    own loadings      every node has mu, W and psi of its own; xi = 0 and Omega = I (mixtures of factor
+    own loadings      every node has its own mu, W and psi; xi = 0 and Omega = I (mixtures of factor
                       analysers)
     common loadings   the nodes that belong to one node below share W and psi; mu = 0; xi, Omega are those of
                       the leaf (mixtures of common factor analysers)
 
-S leaves. The EM step needs nothing of the rows but the moments that the leaves see of z_1. Yang, section 2.4
+S leaves. The EM step depends on the rows only through the moments of z_1 per leaf. Yang, section 2.4
 and chapter 5, with the corrections of docs/dmfa.md.
 """
 
@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from latently.backend.linalg import diagonals, symmetric, transpose
 from latently.backend.namespace import Array, eye, like, namespace, zeros
 
-_RIDGE = 1e-12  # of the variance of factors, for regressions on them
+_RIDGE = 1e-12  # relative to the variance of factors, for regressions on them
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Of n nodes, from q factors to the p of the layer below."""
+    """Maps of n nodes from q factors to the p factors of the layer below."""
 
     means: Array  # (n, p): mu
     loadings: Array  # (n, p, q): W
@@ -45,13 +45,13 @@ class Top:
 
 @dataclass(frozen=True)
 class Layers:
-    """A layer and what is above it."""
+    """A layer and the layers above it."""
 
     layer: Layer
     above: Layers | Top
 
     def all(self) -> list[Layer]:
-        """The layers, the lowest first."""
+        """The layers, lowest first."""
         return [self.layer, *(self.above.all() if isinstance(self.above, Layers) else [])]
 
     @property
@@ -61,7 +61,7 @@ class Layers:
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and covariance of some factors for every leaf: of what it expects, or of what it has seen."""
+    """Mean and covariance of some factors for every leaf: prior or observed."""
 
     means: Array  # (S, q)
     covariances: Array  # (S, q, q)
@@ -69,13 +69,13 @@ class Moments:
 
 @dataclass(frozen=True)
 class Gain:
-    """How factors follow from those below, given the leaf: z = at + K (below - at_below) + rest."""
+    """Regression of factors on those below, given the leaf: z = at + K (below - at_below) + rest."""
 
     K: Array  # (S, q, p)
-    rest: Array  # (S, q, q): covariance of what stays open
+    rest: Array  # (S, q, q): residual covariance
 
     def posterior(self, expected: Moments, expected_below: Moments, below: Moments) -> Moments:
-        """What is known of z if what is known of the factors below are these moments."""
+        """Moments of z given moments of the factors below."""
         off = (self.K @ (below.means - expected_below.means)[..., None])[..., 0]
         spread = self.K @ below.covariances @ transpose(self.K)
         return Moments(expected.means + off, symmetric(spread) + self.rest)
@@ -83,7 +83,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Rules:
-    """What layers are like: their kind, the node of each leaf, and how little noise they may have."""
+    """Structure of the layers: their kind, the node of each leaf, and the noise floors."""
 
     common: bool
     owners: tuple[NDArray[np.int64], ...]  # of each layer, (S,): the node of each leaf
@@ -94,7 +94,7 @@ class Rules:
 
 
 def stacked(layers: list[Layer], top: Top) -> Layers | Top:
-    """The record of layers, the lowest first."""
+    """The record of layers, lowest first."""
     return top if not layers else Layers(layers[0], stacked(layers[1:], top))
 
 
@@ -107,7 +107,7 @@ def at_leaves(layer: Layer, owner: NDArray[np.int64]) -> Layer:
 
 
 def expectations(layers: Layers | Top, owners: tuple[NDArray[np.int64], ...]) -> list[Moments]:
-    """Moments of the factors of all layers given the leaf, the lowest first."""
+    """Moments of the factors of all layers given the leaf, lowest first."""
     if isinstance(layers, Top):
         return [Moments(layers.means, layers.covariances)]
     above = expectations(layers.above, owners[1:])
@@ -119,17 +119,19 @@ def expectations(layers: Layers | Top, owners: tuple[NDArray[np.int64], ...]) ->
 
 
 def gain(node: Layer, expected: Moments, expected_below: Moments) -> Gain:
-    """Of the factors above a layer, whose parameters at the leaves are `node`."""
+    """Regression of the factors above a layer whose parameters at the leaves are `node`."""
     W, omega = node.loadings, expected.covariances
     K = transpose(namespace(W).linalg.solve(expected_below.covariances, W @ omega))
     left = eye(omega.shape[-1], omega) - K @ W
-    # as a sum of squares, which rounding cannot make negative
+    # as a sum of squares, which cannot be negative
     noise = (K * node.noise_variance[:, None, :]) @ transpose(K)
     return Gain(K, symmetric(left @ omega @ transpose(left) + noise))
 
 
-def climbed(layers: Layers | Top, owners: tuple[NDArray[np.int64], ...], height: int) -> tuple[Moments, Gain]:
-    """What is expected of the factors `height` layers above the first, and how they follow from the first."""
+def from_first(
+    layers: Layers | Top, owners: tuple[NDArray[np.int64], ...], height: int
+) -> tuple[Moments, Gain]:
+    """Moments of the factors `height` layers above the first, and how they follow from those of the first."""
     expected = expectations(layers, owners)
     n_leaves, q = expected[0].means.shape
     one = namespace(expected[0].means).broadcast_to(eye(q, expected[0].means), (n_leaves, q, q))
@@ -143,10 +145,10 @@ def climbed(layers: Layers | Top, owners: tuple[NDArray[np.int64], ...], height:
 
 
 def stepped(layers: Layers, rules: Rules, weight: Array, seen: Moments) -> Layers:
-    """The M-step: the maximiser of Q for leaves that have seen z_1 with these moments, `weight` (S,) of it.
+    """The M-step: the maximiser of Q for leaves with these moments of z_1 and weights `weight` (S,).
 
-    With z_l given the leaf and the factors below, a layer is a regression of those below on z_l. What has
-    seen nothing stays as it was.
+    With z_l given the leaf and the factors below, a layer is a regression of those below on z_l. Nodes
+    without weight are unchanged.
     """
     expected = expectations(layers, rules.owners)
     return _stepped(layers, rules, weight, seen, expected)
@@ -177,17 +179,16 @@ def _stepped(layers: Layers, rules: Rules, weight: Array, seen: Moments, expecte
 def _regression(
     old: Layer, owner: NDArray[np.int64], weight: Array, x: Moments, z: Moments, cross: Array, common: bool
 ) -> Layer:
-    """Of x on z, in every node over its leaves; through the origin if loadings are `common`.
+    """Regression of x on z in every node over its leaves; through the origin if loadings are `common`.
 
-    Loadings are solved for what is to be added to the old ones, so that leaves far from the origin cost few
-    digits.
+    It is solved for the change of the loadings, so that leaves far from the origin cost little precision.
     """
     xp = namespace(weight)
     n = old.means.shape[0]
     members = like((np.arange(n)[:, None] == owner).astype(np.float64), weight)  # (n, S)
     total = members @ weight
     filled = total > 0
-    share = members * weight / xp.where(filled, total, 1.0)[:, None]  # of a leaf in its node
+    share = members * weight / xp.where(filled, total, 1.0)[:, None]  # weight of a leaf in its node
 
     def averaged(values: Array) -> Array:
         flat = xp.reshape(values, (values.shape[0], -1))
@@ -219,7 +220,7 @@ def _regression(
 
 
 def _solved(zz: Array, right: Array) -> Array:
-    """zz^-1 right, where zz may be singular: leaves of one node may all have factors of no spread."""
+    """zz^-1 right, where zz may be singular: all leaves of a node may have factors without variance."""
     xp = namespace(zz)
     ridge = _RIDGE * (xp.max(diagonals(zz), axis=-1)[:, None, None] + _RIDGE) * eye(zz.shape[-1], zz)
     return xp.linalg.solve(zz + ridge, right)
@@ -227,7 +228,5 @@ def _solved(zz: Array, right: Array) -> Array:
 
 def standard_top(n_leaves: int, n_factors: int, array: Array) -> Top:
     """Factors N(0, I) for all leaves."""
-    one = eye(n_factors, array)
-    return Top(
-        zeros((n_leaves, n_factors), array), namespace(array).broadcast_to(one, (n_leaves, *one.shape))
-    )
+    covariances = eye(n_factors, array) + zeros((n_leaves, n_factors, n_factors), array)
+    return Top(zeros((n_leaves, n_factors), array), covariances)

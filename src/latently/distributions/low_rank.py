@@ -1,4 +1,4 @@
-"""Gaussians whose covariance is low rank plus diagonal: the family of factor models.
+"""Gaussians with low-rank plus diagonal covariance: the family of factor models.
 
     z ~ N(0, I_q)      x | z, k ~ N(mu_k + L_k z, diag(psi_k))      x | k ~ N(mu_k, L_k L_k' + diag(psi_k))
 
@@ -10,8 +10,8 @@ With C C' = I + L' Psi^-1 L (Cholesky) and P = Psi^-1 L C^-T, the projected rows
 
     (x - mu)' Sigma^-1 (x - mu) = (x - mu)' Psi^-1 (x - mu) - |y|^2      and      E[z|x] = C^-T y,
 
-so that one stacked product X [P_1 .. P_K] serves the density and the statistics. Those wide products, most
-of the work, may be done in float32; the narrow ones whose large terms cancel stay in float64.
+so that one stacked product X [P_1 .. P_K] serves the density and the statistics. These large products, most
+of the work, may be computed in float32; the small ones whose large terms cancel stay in float64.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LowRankParams:
 
 @dataclass(frozen=True)
 class LowRankDensity:
-    """What a block needs, once per sweep. G = 1 if the noise is shared else K; S = 1 if isotropic else D."""
+    """Derived quantities of a sweep. G = 1 if the noise is shared else K; S = 1 if isotropic else D."""
 
     means: Array  # (K, D)
     projections: Array  # (K, D, q): P
@@ -56,40 +56,40 @@ class LowRankDensity:
     factor_covariances: Array  # (K, q, q): V = (C C')^-1
     stacked: Array  # (K q, D): P_1' above P_2' ..., in the dtype of wide products
     offsets: Array  # (K q, 1): P' mu, in that dtype
-    linear: Array | None  # (K, D): Psi_k^-1 mu_k; None if it stands below the projections in `stacked`
+    linear: Array | None  # (K, D): Psi_k^-1 mu_k; None if it is below the projections in `stacked`
     inverse_noise: Array  # (G, S): 1 / psi
     loadings: Array  # (K, D, q)
     noise: Array  # (K, D)
     constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma| + mu' Psi^-1 mu), and log weights
-    log_weights: Array  # (K,): what a mixture added to the constants
+    log_weights: Array  # (K,): terms a mixture added to the constants
 
     @cached_property
     def tables(self) -> low_rank_missing.Tables:
-        """For rows with missing entries."""
+        """Tables for rows with missing entries."""
         return low_rank_missing.tables(self)
 
 
 @dataclass(frozen=True)
 class Projected:
-    """What the statistics of a block can take over from its densities."""
+    """Intermediate results of the densities of a block that its statistics reuse."""
 
     X: Array  # (n, D), in the dtype of wide products
-    y: Array  # (K, q, n), likewise
+    y: Array  # (K, q, n), in the same dtype
     squares: Array  # (n, S)
 
 
 @dataclass(frozen=True)
-class ProjectedSums:  # what a block adds up, before factors are worked out of projected rows
+class ProjectedSums:  # sums of a block in projected rows, before conversion to factors
     weight: Array  # (K,)       sum of r
     sum_x: Array  # (K, D)      sum of r x
     sum_yx: Array  # (K, q, D)  sum of r y x'
     sum_square: Array  # (G, S) sum of r x^2, over components if shared, over features if isotropic
-    incomplete: MissingSums | None = None  # of rows with missing entries
+    incomplete: MissingSums | None = None  # sums of rows with missing entries
 
 
 @dataclass(frozen=True)
 class LowRankStats:
-    """Every field is a sum over rows; x is expected where it is missing, m = E[z|x,k], V its covariance."""
+    """Every field is a sum over rows; missing x replaced by expectations, m = E[z|x,k], V its covariance."""
 
     weight: Array  # (K,)       sum of r
     sum_x: Array  # (K, D)      sum of r x
@@ -109,9 +109,9 @@ class LowRankGaussian(Family):
     shared: bool = False
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
-        """How much memory a row takes on its way through the kernel.
+        """Memory per row in the kernel.
 
-        Without factors more is counted than there is: blocks whose passes stay in the cache are quicker.
+        Without factors the value is overestimated: blocks that stay in the cache are faster.
         """
         q = self.n_factors
         # for missing entries less than there is: many small steps are faster in long blocks
@@ -156,9 +156,9 @@ class LowRankGaussian(Family):
     def evaluate(
         self, density: LowRankDensity, block: Block, *, rough: bool = False
     ) -> tuple[Array, Projected | WithMissing]:
-        """ln N(x; mu_k, Sigma_k) plus what a mixture added to the constants (K, n), and projected rows.
+        """ln N(x; mu_k, Sigma_k) plus terms of the mixture in the constants (K, n), and projected rows.
 
-        If `rough`, entries may be rough whose responsibilities are lost to rounding in sums over rows.
+        If `rough`, entries whose responsibilities are below rounding in sums over rows may be approximate.
         """
         if block.observed is not None:
             return low_rank_missing.evaluate(self, density, block, rough=rough)
@@ -211,11 +211,11 @@ class LowRankGaussian(Family):
         labels: Array,
         rng: np.random.Generator,
     ) -> Floats:
-        """(n, D) rows whose missing entries are drawn given the others and the component."""
+        """(n, D) rows with missing entries sampled given the observed ones and the component."""
         return low_rank_missing.draw(density, latent, labels, rng)
 
     def most_per_row(self, K: int) -> float:
-        """Responsibilities per row beyond which products over all rows are quicker; measured."""
+        """Responsibilities per row above which products over all rows are faster; measured."""
         q = self.n_factors
         return K * ((q + 2) / (q + 27) if q else 0.15)
 
@@ -240,7 +240,7 @@ class LowRankGaussian(Family):
         return ProjectedSums(resp.weight, sum_x, sum_yx, squares)
 
     def no_sums(self, density: LowRankDensity, incomplete: MissingSums) -> ProjectedSums:
-        """Of rows with missing entries only: those of complete rows are zero."""
+        """Expectations for missing entries only: for complete rows they are zero."""
         (K, D), (G, S) = density.means.shape, density.inverse_noise.shape
         shapes = ((K,), (K, D), (K, self.n_factors, D), (G, S))
         weight, sum_x, sum_yx, square = (zeros(shape, density.means) for shape in shapes)
@@ -269,7 +269,7 @@ class LowRankGaussian(Family):
     ) -> tuple[Array, ProjectedSums]:
         """Log-likelihood and sums of one component from the rows' mean and scatter about it.
 
-        They are all that a single Gaussian asks of the data, so a pass over the rows is needed only once.
+        They are the sufficient statistics of a single Gaussian, so one pass over the rows is enough.
         """
         xp = namespace(scatter)
         mu, P = density.means[0, :], density.projections[0, :, :]
@@ -290,7 +290,7 @@ class LowRankGaussian(Family):
         )
 
     def m_step(self, stats: LowRankStats, params: LowRankParams) -> LowRankParams:
-        """The joint maximiser over means, loadings and noise; an empty component stays as it was."""
+        """The joint maximiser over means, loadings and noise; an empty component is unchanged."""
         xp = namespace(stats.weight)
         K, D = stats.sum_x.shape
         filled = stats.weight > 0
@@ -320,7 +320,7 @@ class LowRankGaussian(Family):
         return self.clamped(LowRankParams(means, loadings, psi))
 
     def implied_stats(self, params: LowRankParams, weights: Array) -> LowRankStats:
-        """What rows drawn from these parameters would add up to: the M-step leads back to them."""
+        """Expected statistics under these parameters: the M-step maps them back to the parameters."""
         xp = namespace(weights)
         mu, L = params.means, params.loadings
         square = weights[:, None] * (mu**2 + self.marginal_variances(params))
@@ -338,7 +338,7 @@ class LowRankGaussian(Family):
         )
 
     def clamped(self, params: LowRankParams) -> LowRankParams:
-        """Noise variances raised to the floor; without a floor one that has vanished is an error."""
+        """Noise variances bounded below by the floor; without a floor a vanishing one is an error."""
         xp = namespace(params.noise_variance)
         psi = xp.maximum(params.noise_variance, xp.broadcast_to(self._floor(), params.noise_variance.shape))
         if not bool(xp.all(psi > SMALLEST_VARIANCE)):
@@ -349,7 +349,7 @@ class LowRankGaussian(Family):
         return LowRankParams(params.means, params.loadings, psi)
 
     def rounding(self, density: LowRankDensity) -> float:
-        """Roundings of a row's log density: of the quadratic form's terms, and of the projections squared."""
+        """Rounding errors of a row's log density: of the quadratic form and of the squared projections."""
         xp = namespace(density.means)
         terms = xp.sum((1.0 + density.means**2) * density.inverse_noise, axis=1)
         projections = xp.sum(density.projections**2, axis=(1, 2))
@@ -359,7 +359,8 @@ class LowRankGaussian(Family):
     def to_vector(self, params: LowRankParams) -> Array:
         """Means, loadings and standard deviations of the noise as one vector.
 
-        A noise variance without use falls like 1/t^2, ever more slowly; its root can be led to the floor.
+        An unneeded noise variance decreases like 1/t^2, ever more slowly; its root can be extrapolated to
+        zero.
         """
         xp = namespace(params.means)
         parts = (params.means, params.loadings, xp.sqrt(params.noise_variance))
@@ -387,7 +388,7 @@ class LowRankGaussian(Family):
         return params.noise_variance + xp.sum(params.loadings**2, axis=2)
 
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> LowRankParams:
-        """Local principal components of the parts; a part too small for its own takes the pooled ones."""
+        """Local principal components of the parts; parts that are too small use the pooled ones."""
         K, D = means.shape
         q = self.n_factors
         residual = (X - means[labels]) * np.sqrt(weight)[:, None]
@@ -408,7 +409,7 @@ class LowRankGaussian(Family):
         if self.shared:
             psi = np.broadcast_to(typical, (K, D))
         else:
-            # a small part's noise is drawn towards that of all, lest it start as a spike
+            # the noise of a small part is shrunk towards the pooled one, so that it does not start as a spike
             psi = (sizes[:, None] * psi + (q + 2) * typical) / (sizes[:, None] + q + 2)
         return self.clamped(LowRankParams(means, loadings, np.maximum(psi, self._smallest_start())))
 
@@ -423,9 +424,9 @@ class LowRankGaussian(Family):
         return X
 
     def n_parameters(self, K: int, D: int) -> int:
-        """Free parameters of means and covariances; loadings count up to rotation.
+        """Free parameters of means and covariances; loadings are counted up to rotation.
 
-        A covariance has no more than D (D + 1) / 2 of them, however many factors are asked for.
+        A covariance has at most D (D + 1) / 2 of them, whatever the number of factors.
         """
         q = self.n_factors
         loadings = D * q - q * (q - 1) // 2
@@ -435,7 +436,7 @@ class LowRankGaussian(Family):
             return K * D + min(K * loadings + noise, K * full)
         return K * (D + min(loadings + noise, full))
 
-    # -- parts of the above -----------------------------------------------------------------------
+    # -- helpers of the above----------------------------------------------------------------------
 
     def squares(self, X: Array) -> Array:
         """(n, S): x^2, summed over features if the noise is isotropic."""
@@ -457,9 +458,9 @@ class LowRankGaussian(Family):
     def _gathered_sums(
         self, density: LowRankDensity, projected: Projected, resp: Responsibilities, entries: Entries
     ) -> tuple[Array, Array, Array | None]:
-        """Sums of r x, r y x' and r x^2 over the rows that count, taken about each component's own mean.
+        """Sums of r x, r y x' and r x^2 over contributing rows, about each component's own mean.
 
-        So they keep their digits in float32 too; float64 carries them over to the origin.
+        They are accurate in float32 as well; they are shifted to the origin in float64.
         """
         xp = namespace(projected.y)
         mu, dtype = density.means, projected.X.dtype
@@ -486,7 +487,7 @@ class LowRankGaussian(Family):
         return first + weight * mu, sum_yx, sum_square
 
     def _principal(self, residual: Floats, weight: float) -> tuple[Floats, Floats]:
-        """Loadings (D, q) and noise (D,) by PCA of rows about their mean, each scaled by its root weight."""
+        """Loadings (D, q) and noise (D,) by PCA of rows about their mean, scaled by root weights."""
         D, q = residual.shape[1], self.n_factors
         variance = np.sum(residual**2, axis=0) / weight
         values, vectors = leading_eigenpairs(residual, min(q, D))
@@ -499,10 +500,10 @@ class LowRankGaussian(Family):
         return loadings, np.maximum(variance - np.sum(loadings**2, axis=1), 0.1 * variance)
 
     def _by_multiple_correlations(self, residual: Floats, weight: float) -> tuple[Floats, Floats]:
-        """Loadings (D, q) and noise (D,) in a way that does not hang on the units of the features.
+        """Loadings (D, q) and noise (D,) independent of the units of the features.
 
-        The noise is what the other features cannot tell of a feature, 1 / (S^-1)_dd, a little reduced; the
-        loadings are the best for that noise. Joreskog (1967), Psychometrika 32.
+        The noise is the variance of a feature not explained by the others, 1 / (S^-1)_dd, slightly reduced;
+        the loadings are optimal for that noise. Joreskog (1967), Psychometrika 32.
         """
         D, q = residual.shape[1], self.n_factors
         S = residual.T @ residual / weight
@@ -514,5 +515,5 @@ class LowRankGaussian(Family):
         return root[:, None] * vectors * np.sqrt(np.maximum(values - 1.0, 0.0)), psi
 
     def _smallest_start(self) -> Array:
-        """Starts keep clear of zero even without a floor."""
+        """Starting values stay away from zero even without a floor."""
         return np.maximum(self._floor(), 1e-6)

@@ -1,13 +1,13 @@
-"""Low-rank Gaussians of rows with missing entries: exact marginal densities, and the same statistics.
+"""Low-rank Gaussians for rows with missing entries: exact marginal densities and the same statistics.
 
 With o the observed entries of a row, everything is as for complete rows with Psi_o and L_o in place of Psi
 and L, but the posterior precision of the factors now differs from row to row. It is linear in the mask,
 
     B = I + L_o' Psi_o^-1 L_o = I + sum_d mask_d l_d l_d' / psi_d,
 
-so one product of the masks with a table of l l' / psi gives it for all rows and components. Then come small
-factorisations, done entry by entry over all rows at once. Missing entries are latent too: the statistics hold
-their expectations x_d = mu_d + l_d'z given the rest, and have the shape of those of complete rows.
+so one product of the masks with a table of l l' / psi gives it for all rows and components. Small
+factorisations follow, vectorised entry by entry over all rows. Missing entries are latent as well: the
+statistics contain their expectations x_d = mu_d + l_d'z and have the shape of those of complete rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tables:
-    """What rows with missing entries are multiplied with, once per sweep. T = q (q + 1) / 2."""
+    """Tables that multiply rows with missing entries, computed once per sweep. T = q (q + 1) / 2."""
 
     of_rows: Array  # ((q + 1) K, D): l / psi, factor by factor, then mu / psi
     of_masks: Array  # ((q + 1) K, D): l mu / psi, then the constants of ln N
@@ -39,7 +39,7 @@ class Tables:
 
     @cached_property
     def in_float32(self) -> NDArray[np.float32]:
-        """The precisions, for a first look."""
+        """The precisions in float32, for the first pass."""
         with np.errstate(over="ignore"):
             rounded: NDArray[np.float32] = self.precisions.astype(np.float32)
         return rounded
@@ -47,14 +47,14 @@ class Tables:
 
 @dataclass(frozen=True)
 class WithMissing:
-    """What the statistics of rows with missing entries can take over from their densities."""
+    """Intermediate results of the densities of rows with missing entries that their statistics reuse."""
 
-    places: NDArray[np.int64] | None  # of (K, n) laid out flat to which the rest belongs; None for all
+    places: NDArray[np.int64] | None  # flat indices in (K, n) of the other fields; None for all
     columns: list[Array]  # of the factors C C' = B: (q - j, K, n), or (q - j, places)
     y: Array  # (q, K, n) or (q, places): C^-1 times the projected row
 
     def at(self, array: Array, flat: Array | None) -> Array:
-        """(a, M) the entries of `columns` or `y` at other places, all of which it must have."""
+        """(a, M) the entries of `columns` or `y` at other flat indices, a subset of `places`."""
         if self.places is None or flat is None:
             return _entries(array, flat)
         return np.take(array, np.searchsorted(self.places, flat), axis=1)
@@ -65,9 +65,9 @@ class MissingSums:
     """Sums over rows of (1, m, E[zz']), weighted with r; S as in LowRankDensity, E[zz'] packed."""
 
     totals: Array  # (1 + q + T, K)
-    of_rows: Array  # (1 + q, K, D): of 1 and m, times x where it was observed
-    of_missing: Array  # (1 + q + T, K, D): of all, where x was not observed
-    of_squares: Array  # (K, S): of 1, times x^2 where it was observed
+    of_rows: Array  # (1 + q, K, D): of 1 and m, times x where it is observed
+    of_missing: Array  # (1 + q + T, K, D): of all, where x is missing
+    of_squares: Array  # (K, S): of 1, times x^2 where it is observed
 
 
 def tables(density: LowRankDensity) -> Tables:
@@ -91,10 +91,10 @@ def tables(density: LowRankDensity) -> Tables:
 def evaluate(
     family: LowRankGaussian, density: LowRankDensity, block: Block, *, rough: bool
 ) -> tuple[Array, WithMissing]:
-    """ln pi_k p(x_o | k) (K, n), and what `sums` needs.
+    """ln pi_k p(x_o | k) (K, n), and intermediate results for `sums`.
 
-    If `rough`, what cannot count in sums over rows, because the row is so much more probable under another
-    component, may be rough: most of the work is in precisions of factors that nobody asks for.
+    If `rough`, entries that are negligible in sums over rows, because the row is much more probable under
+    another component, may be approximate: most of the work is in precisions that would not be used.
     """
     xp = namespace(block.X)
     n, (K, q) = len(block), (density.means.shape[0], family.n_factors)
@@ -111,7 +111,7 @@ def evaluate(
         guess, places = _that_may_count(density, block, log_prob, b)
         if len(places) <= family.most_per_row(K) * n:
             columns, y = _made_exact(density, observed, log_prob, b, guess, places)
-            if np.all(np.isfinite(np.max(guess, axis=0))):  # no row is lost to all components
+            if np.all(np.isfinite(np.max(guess, axis=0))):  # every row has a finite density
                 return guess, WithMissing(places, columns, y)
     precisions = xp.reshape(density.tables.precisions @ observed.T, (-1, K, n))
     gain, columns, y = _explained(precisions, b)
@@ -133,27 +133,27 @@ def _explained(precisions: Array, b: Array) -> tuple[Array, list[Array], Array]:
 def _that_may_count(
     density: LowRankDensity, block: Block, log_prob: Floats, b: Floats
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Rough log densities (K, n), and the places in them, laid out flat, whose responsibilities may count.
+    """Approximate log densities (K, n), and the flat indices of non-negligible responsibilities.
 
-    Found with precisions in float32, and a bound on what that takes from a log density: if B is off by d,
-    then b'B^-1 b is off by |B^-1 b|^2 d <= b'B^-1 b d, and ln|B| by q d, because B >= I.
+    Computed with precisions in float32 and a bound on the resulting error of a log density: an error d in B
+    changes b'B^-1 b by |B^-1 b|^2 d <= b'B^-1 b d, and ln|B| by q d, because B >= I.
     """
     (q, K, n), D = b.shape, block.X.shape[1]
     assert block.observed is not None
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # float32 may not do at all
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # float32 may overflow
         products = density.tables.in_float32 @ block.observed.astype(np.float32).T
         gain, _, y = _explained(products.reshape(-1, K, n).astype(np.float64), b)
         trace = np.sum(density.loadings**2 / density.noise[:, :, None], axis=(1, 2))[:, None]
-        off = 4.0 * math.sqrt(D) * np.finfo(np.float32).eps * trace  # well above what rounding does
+        off = 4.0 * math.sqrt(D) * np.finfo(np.float32).eps * trace  # well above the rounding error
         doubt = 0.5 * off * (np.sum(y * y, axis=0) + q)
         guess = log_prob + gain
         if block.allowed is not None:
             guess[~block.allowed.T] = -np.inf
-        at_least = guess - doubt - np.max(guess + doubt, axis=0)  # nats above the largest of the row
+        at_least = guess - doubt - np.max(guess + doubt, axis=0)  # nats relative to the largest of the row
         at_most = guess + doubt - np.max(guess - doubt, axis=0)
         out_of_question = at_most < np.max(at_least, axis=1, keepdims=True) + LOST
         out_of_question |= guess == -np.inf
-    return guess, np.flatnonzero(~out_of_question)  # what is not a number is in question
+    return guess, np.flatnonzero(~out_of_question)  # NaN is not negligible
 
 
 def _made_exact(
@@ -164,7 +164,7 @@ def _made_exact(
     guess: Floats,
     places: NDArray[np.int64],
 ) -> tuple[list[Floats], Floats]:
-    """Replaces the guesses at `places` by exact values; gives factors of B and C^-1 b there."""
+    """Replace the approximations at `places` by exact values; returns factors of B and C^-1 b there."""
     _, K, n = b.shape
     tables = density.tables.precisions.reshape(-1, K, observed.shape[1])
     bounds = np.searchsorted(places, n * np.arange(K + 1))
@@ -184,7 +184,7 @@ def sums(
 ) -> MissingSums:
     xp = namespace(block.X)
     q = family.n_factors
-    r, flat, bounds = resp.entries()  # of all components, one after the other
+    r, flat, bounds = resp.entries()  # ordered by component
     weighted = r[None, :]
     if q:
         columns = [latent.at(column, flat) for column in latent.columns]
@@ -198,9 +198,9 @@ def sums(
 def sums_of_moments(
     family: LowRankGaussian, block: Block, weighted: Array, flat: Array | None, bounds: list[int]
 ) -> MissingSums:
-    """The sums for r (1, m, E[zz']), (1 + q + T, M): of all components, one after the other.
+    """The sums for r (1, m, E[zz']), (1 + q + T, M), ordered by component.
 
-    `flat` are their places in (K, n) laid out flat, None for all; `bounds` says where each component begins.
+    `flat` are their flat indices in (K, n), None for all; `bounds` are the starts of the components.
     """
     xp = namespace(block.X)
     q, n, K = family.n_factors, len(block), len(bounds) - 1
@@ -226,7 +226,7 @@ def sums_of_moments(
 
 
 def statistics(family: LowRankGaussian, density: LowRankDensity, sums: MissingSums) -> dict[str, Array]:
-    """The fields of LowRankStats, with what is expected in missing entries in place of x; once per sweep."""
+    """The fields of LowRankStats, with expectations in place of missing x; once per sweep."""
     xp = namespace(sums.totals)
     q = family.n_factors
     mu, psi = density.means, density.noise
@@ -268,7 +268,7 @@ def factor_covariances(latent: WithMissing) -> Array:
 
 
 def draw(density: LowRankDensity, latent: WithMissing, labels: Array, rng: np.random.Generator) -> Floats:
-    """(n, D) rows drawn given what was observed and components; only the missing entries count."""
+    """(n, D) rows sampled given the observed entries and components; only the missing entries are used."""
     mu, L, psi = (to_numpy(a)[labels] for a in (density.means, density.loadings, density.noise))
     rows: Floats = mu + np.sqrt(psi) * rng.standard_normal(mu.shape)
     if latent.columns:

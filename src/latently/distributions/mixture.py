@@ -2,7 +2,7 @@
 
     k ~ pi,   x | k ~ family(parameters of k)
 
-Written once: families say what a row's density is and what their statistics are.
+Generic over families, which define the density of a row and the statistics.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from latently.core.kernel import Kernel
 from latently.core.tree import add
 from latently.distributions.responsibilities import normalise, respond
 
-_DEAD = 1e-300  # a component of less weight has died
+_DEAD = 1e-300  # a component with less weight is dead
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -41,10 +41,10 @@ class Mixture(Kernel):
 
     family: Any  # Family
     dtype: str = "float64"
-    labels_are_components = True  # what is known of rows says from which components they may come
+    labels_are_components = True  # labels are components that rows may come from
 
     def conditionals(self, missing: bool) -> list[Mixture]:
-        """Kernels for steps over some parameters at fixed others, if there are such for data of the kind."""
+        """Kernels for partial steps over some parameters, if there are any for such data."""
         if missing:
             return []
         return [replace(self, family=family) for family in self.family.conditionals()]
@@ -56,7 +56,7 @@ class Mixture(Kernel):
         return int(self.family.floats_per_row(K, D, missing))
 
     def prepare(self, params: MixtureParams) -> Any:
-        """The family's density with weights in its constants: it evaluates to ln pi_k p(x | k)."""
+        """The family's density with log weights in its constants: it evaluates to ln pi_k p(x | k)."""
         xp = namespace(params.weights)
         alive = params.weights > 0
         log_weights = xp.where(alive, xp.log(xp.where(alive, params.weights, 1.0)), -xp.inf)
@@ -64,7 +64,7 @@ class Mixture(Kernel):
         return replace(density, constants=density.constants + log_weights, log_weights=log_weights)
 
     def e_step(self, density: Any, block: Block) -> MixtureStats:
-        if block.observed is not None:  # complete rows are quicker on their own
+        if block.observed is not None:  # complete rows are faster separately
             complete, incomplete = block.apart(namespace(block.X).all(block.observed, axis=1))
             if complete is not None:
                 sums = self.e_step(density, replace(complete, observed=None))
@@ -82,12 +82,12 @@ class Mixture(Kernel):
         return allowed
 
     def stats(self, density: Any, sums: MixtureStats) -> MixtureStats:
-        """The statistics of a whole sweep from its added sums."""
+        """The statistics of a sweep from its sums."""
         components = self.family.stats(density, sums.components)
         return MixtureStats(sums.log_likelihood, sums.total_weight, components)
 
     def m_step(self, stats: MixtureStats, params: MixtureParams) -> MixtureParams:
-        """pi_k = N_k / N, and the family's own step."""
+        """pi_k = N_k / N, and the M-step of the family."""
         return replace(
             params,
             weights=stats.components.weight / stats.total_weight,
@@ -95,7 +95,7 @@ class Mixture(Kernel):
         )
 
     def implied_stats(self, params: MixtureParams) -> MixtureStats:
-        """Of one unit of weight, for stepwise EM to go on from parameters alone."""
+        """Expected statistics per unit of weight, for stepwise EM to continue from parameters alone."""
         one = params.weights / namespace(params.weights).sum(params.weights)
         components = self.family.implied_stats(params.components, one)
         total = namespace(one).sum(one)
@@ -108,7 +108,7 @@ class Mixture(Kernel):
         return replace(params, components=self.family.clamped(params.components))
 
     def canonical(self, params: MixtureParams) -> MixtureParams:
-        """The same density, in the coordinates that suit it best if the family has a choice."""
+        """The same density in normalised coordinates, if the family has several."""
         return replace(params, components=self.family.canonical(params.components))
 
     def moved(self, params: MixtureParams, shift: Array, scale: Array) -> MixtureParams:
@@ -117,13 +117,13 @@ class Mixture(Kernel):
         return replace(params, components=moved)
 
     def to_vector(self, params: MixtureParams) -> Array:
-        """All parameters as one vector without bounds: log weights, then the family's."""
+        """All parameters as one unconstrained vector: log weights, then those of the family."""
         xp = namespace(params.weights)
         log_weights = xp.log(xp.clip(params.weights, min=_DEAD))
         return xp.concat([log_weights, self.family.to_vector(params.components)])
 
     def from_vector(self, vector: Array, like: MixtureParams) -> MixtureParams:
-        """The parameters of a vector; components that were dead stay so."""
+        """The parameters of a vector; dead components stay dead."""
         xp = namespace(vector)
         K = like.weights.shape[0]
         log_weights = vector[:K] - xp.max(vector[:K])
@@ -136,7 +136,7 @@ class Mixture(Kernel):
     ) -> MixtureParams:
         """Starting values from a partition of some rows and the means of its K parts.
 
-        An empty part is given a hundredth of an equal share, lest its component be dead from the start.
+        An empty part gets one percent of an equal weight, so that its component is not dead from the start.
         """
         sizes = np.bincount(labels, weights=weight, minlength=len(means))
         sizes = np.maximum(sizes, weight.sum() / (100 * len(means)))
@@ -144,7 +144,7 @@ class Mixture(Kernel):
         return MixtureParams(sizes / sizes.sum(), components)
 
     def sample(self, params: MixtureParams, n_samples: int, rng: np.random.Generator) -> tuple[Floats, Array]:
-        """Rows (n, D) and the components (n,) that they came from."""
+        """Rows (n, D) and their components (n,)."""
         labels = rng.choice(len(params.weights), size=n_samples, p=params.weights / params.weights.sum())
         return self.family.sample(params.components, labels, rng), labels
 
@@ -152,7 +152,7 @@ class Mixture(Kernel):
         """Mean (D,) and standard deviations (D,) of the mixture."""
         xp = namespace(params.weights)
         pi, mu = params.weights[:, None], params.components.means
-        mean = mu[0, :] + xp.sum(pi * (mu - mu[0, :]), axis=0)  # exact where all components agree
+        mean = mu[0, :] + xp.sum(pi * (mu - mu[0, :]), axis=0)  # exact if all components agree
         within = self.family.marginal_variances(params.components)
         return mean, xp.sqrt(xp.sum(pi * (within + (mu - mean) ** 2), axis=0))
 
@@ -163,18 +163,18 @@ def responsibilities(kernel: Mixture, density: Any, block: Block) -> Array:
 
 
 def log_density(kernel: Mixture, density: Any, block: Block) -> Array:
-    """(n,) ln p(x), of what was observed."""
+    """(n,) ln p(x) of the observed entries."""
     return normalise(kernel.family.evaluate(density, block)[0])[0]
 
 
 def expected_rows(kernel: Mixture, density: Any, block: Block) -> Array:
-    """(n, D) the posterior mean of the rows' missing entries; in others the family's own idea of them."""
+    """(n, D) posterior mean of missing entries; for observed entries the reconstruction of the family."""
     log_joint, latent = kernel.family.evaluate(density, block)
     return kernel.family.expected(density, block, latent, normalise(log_joint)[1].T)
 
 
 def drawn_rows(kernel: Mixture, density: Any, rng: np.random.Generator, block: Block) -> Floats:
-    """(n, D) rows with missing entries drawn given the others; for a block that has some."""
+    """(n, D) rows with missing entries sampled given the observed ones; for a block that has some."""
     log_joint, latent = kernel.family.evaluate(density, block)
     cumulated = np.cumsum(to_numpy(normalise(log_joint)[1]), axis=0)
     labels = np.sum(cumulated < rng.random(len(block)) * cumulated[-1], axis=0)

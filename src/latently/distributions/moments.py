@@ -1,6 +1,6 @@
-"""One low-rank Gaussian from the mean and scatter of the rows: all that it asks of them.
+"""One low-rank Gaussian fitted to the mean and scatter of the rows, its sufficient statistics.
 
-With more rows than features the data are read once; what follows costs nothing per row.
+With more rows than features the data are read once; the iterations have no cost per row.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Moments:
 
 
 def total_moments(sweep: Any) -> Moments:
-    """The moments of all rows, none of which has a missing entry, in one pass."""
+    """The moments of all rows, which must be complete, in one pass."""
     total: Moments = sweep.sum(_moments)
     return total
 
@@ -52,7 +52,7 @@ def _moments(block: Block) -> Moments:
 def moment_step(
     kernel: Mixture, moments: Moments, log_volume: float
 ) -> Callable[[MixtureParams], Step[MixtureParams]]:
-    """The EM step of a single component, from moments in place of rows."""
+    """The EM step of a single component, from moments instead of rows."""
     mean, scatter = moments.mean, moments.scatter
 
     def step(params: MixtureParams) -> Step[MixtureParams]:
@@ -68,7 +68,7 @@ def moment_step(
 def principal_fit(family: LowRankGaussian, sweep: Any, n_rows: int) -> MixtureParams:
     """Probabilistic PCA in closed form: W = U (Lambda - sigma^2)^1/2, sigma^2 the mean of the rest.
 
-    Works on the D x D covariance, or on the n x n products of the rows if they are fewer.
+    Uses the D x D covariance, or the n x n products of the rows if there are fewer rows.
     """
     D, q = family.floor.shape[0], family.n_factors
     kept = min(q, D - 1)  # with q = D the last axis has the variance of the noise, and length zero

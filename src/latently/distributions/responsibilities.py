@@ -1,8 +1,8 @@
-"""From log joint densities to responsibilities, and which of them are worth a product.
+"""Responsibilities from log joint densities, dense or sparse.
 
-Responsibilities are laid out (K, n), components first: sums over components then run along rows.
-They are mostly zero once a mixture has found its clusters. A row whose weight for a component is below
-rounding can be left out of that component's sums.
+Responsibilities have shape (K, n), components first, so that sums over components run along rows. They are
+mostly zero once a mixture has found its clusters. A row whose responsibility for a component is below
+rounding is left out of that component's sums.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 from latently.backend.linalg import sparse_matrix
 from latently.backend.namespace import Array, Floats, exp_above, is_numpy, namespace, ones
 
-_NEGLIGIBLE = -700.0  # exponents below this are taken for minus infinity
-LOST = -45.0  # nats below a component's largest responsibility at which others are lost to rounding
+_NEGLIGIBLE = -700.0  # exponents below this are treated as minus infinity
+LOST = -45.0  # responsibilities this many nats below a component's largest are below rounding
 
 
 def normalise(log_joint: Array) -> tuple[Array, Array]:
-    """log sum_k exp (n,) and the responsibilities (K, n); `log_joint` is used up."""
+    """log sum_k exp (n,) and the responsibilities (K, n); `log_joint` is overwritten."""
     return _dense(*_below_largest(log_joint, None))
 
 
 def _below_largest(log_joint: Array, allowed: Array | None) -> tuple[Array, Array, Array]:
-    """The largest entry of each row (n,), which rows have none (n,), and how far the others are below (K, n).
+    """Maximum of each row (n,), mask of rows without one (n,), and differences to the maximum (K, n).
 
-    A row so far away that every density underflows has no largest: its log density is minus infinity and
-    its responsibilities are equal. Components that are not `allowed` (n, K) count for nothing.
+    A row so far away that every density underflows has no maximum: its log density is minus infinity and its
+    responsibilities are equal. Components that are not `allowed` (n, K) have zero responsibility.
     """
     xp = namespace(log_joint)
     if allowed is not None:
@@ -46,7 +46,7 @@ def _below_largest(log_joint: Array, allowed: Array | None) -> tuple[Array, Arra
 
 def _dense(largest: Array, lost: Array, below: Array) -> tuple[Array, Array]:
     xp = namespace(below)
-    # exp is ten times slower where it underflows, so it stops short of that
+    # exp is ten times slower where it underflows, so exponents are clipped before that
     resp = exp_above(below, _NEGLIGIBLE)
     resp -= math.exp(_NEGLIGIBLE)
     total = xp.sum(resp, axis=0)
@@ -56,7 +56,7 @@ def _dense(largest: Array, lost: Array, below: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Entries:
-    """Responsibilities that count, component after component."""
+    """Non-negligible responsibilities, ordered by component."""
 
     rows: Array  # (M,)
     values: Array  # (M,)
@@ -70,17 +70,17 @@ class Entries:
 
 @dataclass(frozen=True)
 class Responsibilities:
-    """What rows weigh for components: all of it, or only what is not lost to rounding."""
+    """Weighted responsibilities: all of them, or only those above rounding."""
 
     weight: Array  # (K,): sum over rows
     by_row: Array  # (n,): sum over components, the weight of the row
     dense: Array | None  # (K, n)
-    sparse: Entries | None  # in place of `dense`
+    sparse: Entries | None  # instead of `dense`
 
     def entries(self) -> tuple[Array, Array | None, list[int]]:
-        """Values component after component, their places in (K, n) laid out flat, and where each begins.
+        """Values ordered by component, their flat indices in (K, n), and the start of each component.
 
-        The places are None where all responsibilities are given.
+        The indices are None if all responsibilities are included.
         """
         xp = namespace(self.weight)
         K, n = self.weight.shape[0], self.by_row.shape[0]
@@ -91,7 +91,7 @@ class Responsibilities:
         return self.sparse.values, self.sparse.rows + n * component, bounds
 
     def full(self) -> Array:
-        """(K, n), zero where nothing counts."""
+        """(K, n), zero where responsibilities are negligible."""
         if self.sparse is None:
             return self.dense
         dense = np.zeros((len(self.weight), len(self.by_row)))
@@ -110,9 +110,9 @@ class Responsibilities:
 def respond(
     log_joint: Array, row_weight: Array | None, allowed: Array | None, most_per_row: float
 ) -> tuple[Array, Responsibilities]:
-    """log p(x) (n,) and weighted responsibilities; sparse where no more than `most_per_row` count.
+    """log p(x) (n,) and weighted responsibilities; sparse if at most `most_per_row` are non-negligible.
 
-    Gathering rows pays in main memory only, so for other arrays than NumPy's they are dense.
+    Gathering rows is faster in main memory only, so they are dense for arrays other than NumPy.
     """
     xp = namespace(log_joint)
     by_row = ones((log_joint.shape[1],), log_joint) if row_weight is None else row_weight

@@ -1,12 +1,12 @@
-"""Squashed normal: a Gaussian seen through a yes-or-no answer.
+"""Squashed normal: the posterior of a Gaussian given a binary probit observation.
 
     y ~ N(mu, R)      P(z = 1 | y) = Phi(w'y + b)      p(y | z) = N(y; mu, R) Phi(g (w'y + b)) / Phi(g t)
 
-with g = 2 z - 1, t = (w'mu + b) / s and s^2 = 1 + w'R w. Without the one in s^2 the answer is sharp: z = 1
-exactly where w'y + b > 0 (the Heaviside case), and p(y | z) is a Gaussian cut off at a plane.
+with g = 2 z - 1, t = (w'mu + b) / s and s^2 = 1 + w'R w. Without the one in s^2 the observation is sharp: z =
+1 exactly where w'y + b > 0 (the Heaviside case), and p(y | z) is a Gaussian truncated at a hyperplane.
 
-Moments need the hazard h(t) = phi(t) / Phi(t) and how it bends. Where the answer is unlikely Phi underflows
-(at t = -38), and h + t and 1 - h (h + t) cancel; logarithms and a continued fraction keep all digits.
+Moments need the hazard h(t) = phi(t) / Phi(t) and its derivative. For improbable labels Phi underflows (at
+t = -38), and h + t and 1 - h (h + t) cancel; logarithms and a continued fraction keep full precision.
 Formulas: docs/squashed_normal.md.
 """
 
@@ -21,20 +21,20 @@ from scipy import linalg, special
 
 from latently.backend.namespace import Array, Floats, log_ndtr, namespace
 
-_TAIL = -6.0  # below this the continued fraction is the better way
-_TERMS = 80  # of it: enough for all digits at its worst end
+_TAIL = -6.0  # below this the continued fraction is more accurate
+_TERMS = 80  # of it: enough for full precision in the worst case
 
 
 @dataclass(frozen=True)
 class SquashedNormal:
-    """The distribution of y given the answer."""
+    """The distribution of y given the label z."""
 
     mean: Floats  # (d,): mu
     covariance: Floats  # (d, d): R, positive definite
     coef: Floats  # (d,): w
     intercept: float  # b
     label: int  # z, 0 or 1
-    sharp: bool = False  # whether the answer is that of a step, the Heaviside case
+    sharp: bool = False  # whether the observation is a step function, the Heaviside case
 
     def __post_init__(self) -> None:
         mean, covariance, coef = (
@@ -74,7 +74,7 @@ class SquashedNormal:
 
     @cached_property
     def log_normaliser(self) -> float:
-        """ln P(z), the probability of the answer."""
+        """ln P(z), the log-probability of the label."""
         return float(special.log_ndtr(self._t))
 
     @cached_property
@@ -89,7 +89,7 @@ class SquashedNormal:
         Rw = self.covariance @ self.coef
         wRw = float(self.coef @ Rw)
         _, _, left = hazards(np.array(self._t))
-        # R less the part along w, and what is left of that: 1 - h (h + t) wRw / s^2, which does not cancel
+        # R minus the part along w, plus its remaining variance: 1 - h (h + t) wRw / s^2, without cancellation
         kept = (self._noise + wRw * float(left)) / self._s**2
         if wRw == 0.0:
             return self.covariance
@@ -97,15 +97,16 @@ class SquashedNormal:
         return np.asarray(self.covariance - along + kept * along)
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Floats:
-        """(n, d) rows: w'y given the answer first, then the rest of y given w'y."""
+        """(n, d) samples: first w'y given the label, then the rest of y given w'y."""
         Rw = self.covariance @ self.coef
         wRw = float(self.coef @ Rw)
         y = self.mean + rng.standard_normal((n_samples, len(self.mean))) @ self._root.T
         if wRw == 0.0:
             return np.asarray(y)
-        # v = w'y + b + noise has deviation s, and the answer says that g v > 0; in units of s, g v = t + e
+        # v = w'y + b + noise has standard deviation s, and the label implies g v > 0; in units of s, g v = t
+        # + e
         e = truncated_normal(-self._t, n_samples, rng)
-        centred = self._sign * self._s * e  # v less its mean
+        centred = self._sign * self._s * e  # v minus its mean
         noise = math.sqrt(self._noise) * rng.standard_normal(n_samples)
         drawn = (y - self.mean) @ self.coef + noise
         return np.asarray(y + np.outer(centred - drawn, Rw / self._s**2))
@@ -124,7 +125,7 @@ class SquashedNormal:
 
     @cached_property
     def _t(self) -> float:
-        """g t: how far the mean is on the side of the answer, in units of s."""
+        """g t: signed distance of the mean from the boundary towards the label, in units of s."""
         return self._sign * (float(self.coef @ self.mean) + self.intercept) / self._s
 
     @cached_property
@@ -156,6 +157,6 @@ def hazards(t: Array) -> tuple[Array, Array, Array]:
 
 
 def truncated_normal(least: float, n_samples: int, rng: np.random.Generator) -> Floats:
-    """(n,) standard normal draws that are above `least`, however far out that is."""
+    """(n,) standard normal draws above `least`, accurate far in the tail."""
     u = 1.0 - rng.random(n_samples)  # in (0, 1]
     return np.asarray(-special.ndtri_exp(special.log_ndtr(-least) + np.log(u)))

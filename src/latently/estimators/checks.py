@@ -158,6 +158,12 @@ def check_positive(name, array):
     return array
 
 
+def check_non_negative(name, array):
+    if np.any(array < 0):
+        raise ValueError(f"{name} must not be negative; its smallest entry is {array.min():.6g}")
+    return array
+
+
 def check_locations(name, array):
     if np.any(np.abs(array) > LARGEST):
         raise ValueError(f"{name} must not exceed {LARGEST:g}, beyond which squares overflow")

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from latently.backend.namespace import device, double, is_floating, is_native, is_torch, namespace, to_numpy
+from latently.backend.hashing import row_hashes
+from latently.backend.namespace import (
+    device,
+    double,
+    is_floating,
+    is_native,
+    is_sparse,
+    is_torch,
+    namespace,
+    to_numpy,
+)
+from latently.core.checkpoint import fingerprint
 from latently.core.data import Data
-from latently.core.source import open_source
+from latently.core.sources import open_source
 from latently.estimators.checks import LARGEST, check_weights
 
 
-def check_data(estimator, X, sample_weight=None, *, reset):
+def check_data(estimator, X, sample_weight=None, *, reset) -> Any:
     """The rows, wherever they are, with their weights."""
     if is_dask(X):
         from latently.core.sweep_dask import DaskData
 
-        data = DaskData(X)
+        data: Any = DaskData(X)
     else:
         data = Data(_checked_rows(estimator, X, reset=reset))
     if not data.in_memory:
         _check_features_of(estimator, data, reset=reset)
     if sample_weight is not None:
         weight = check_weights(computed(sample_weight), data.count_rows())
-        data = data.with_weight(None if np.all(weight == 1.0) else weight)
+        data = data.with_field("weight", None if np.all(weight == 1.0) else weight)
     return data
 
 
@@ -98,6 +111,18 @@ def _check_features_of(estimator, data, *, reset):
         )
 
 
+def identity_in_order(data, block_size):
+    """What tells these rows from others, or from the same in another order, for checkpoints of row states."""
+    sweep = data.sweep(None, floats_per_row=2 * data.n_features, block_size=block_size)
+    hashes = computed(data.collected(sweep.rows(_hashes), None))
+    weight = data.field("weight")
+    return f"{len(hashes)} rows, {fingerprint(hashes, *(() if weight is None else (weight,)))}"
+
+
+def _hashes(block):
+    return row_hashes(block.X.toarray() if is_sparse(block.X) else block.X)
+
+
 def is_dask(X):
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
 
@@ -110,9 +135,12 @@ def computed(value):
 def check_same_device(method, data, parameters):
     """Rows and parameters must be arrays of one kind on one device."""
     X = data.X if data.in_memory else np.zeros(0)
-    if namespace(X) is namespace(parameters) and device(X) == device(parameters):
+    its_place = np.zeros(0) if is_sparse(X) else X
+    if namespace(its_place) is namespace(parameters) and device(its_place) == device(parameters):
         return
-    if is_torch(parameters):
+    if is_sparse(X):
+        cure = "make X dense and move it there"
+    elif is_torch(parameters):
         cure = f"move X there with torch.asarray(X, device={str(parameters.device)!r})"
     else:
         cure = "give X in that form"
@@ -125,6 +153,8 @@ def check_same_device(method, data, parameters):
 
 
 def _described(array):
+    if is_sparse(array):
+        return "sparse (SciPy)"
     if is_torch(array):
         return f"torch on {array.device}"
     return "NumPy" if isinstance(array, np.ndarray) else f"{type(array).__module__.partition('.')[0]}"

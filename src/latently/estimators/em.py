@@ -49,13 +49,15 @@ def fit_em(
     example: Callable[[], Any],
     *,
     step: Callable[[Any], Step[Any]] | None = None,
+    options: FitOptions | None = None,
 ) -> Result[Any]:
     """The fitted parameters in the frame, by the method that the estimator's options ask for.
 
     `start(progress)` finds starting values, `example()` makes parameters of the right shapes, and `step`
-    replaces the EM step over the rows if there is a cheaper one.
+    replaces the EM step over the rows if there is a cheaper one. `options` are those of a fit that is one
+    stage of a longer one; by default those of the estimator.
     """
-    options = FitOptions.of(model, problem.data_identity)
+    options = options or FitOptions.of(model, problem.data_identity)
     by = _all_rows if model.batch_size is None else _mini_batches
     result = by(model, problem, start, example, options, step)
     model.n_passes_ = options.passes.count

@@ -150,7 +150,12 @@ def _described(value: Any) -> str:
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
-    return fingerprint(value) if isinstance(value, (list, tuple)) or hasattr(value, "shape") else "?"
+    if not isinstance(value, (list, tuple)) and not hasattr(value, "shape"):
+        return "?"
+    try:
+        return fingerprint(value)
+    except ValueError:  # a list of lists of several lengths, such as the sizes of layers
+        return repr(value)
 
 
 def _keep(options: FitOptions, state: State[Any]) -> None:

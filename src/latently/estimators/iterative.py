@@ -197,8 +197,8 @@ class IterativeEstimator(BaseEstimator):
         estimator
             A copy; this one stays where it is.
         """
-        moved = copy(self)
+        moved: Any = copy(self)
         arrays = {**self._fitted_arrays(), "history": self.history_}
         store(moved, {name: to_device(array, device) for name, array in arrays.items()})
-        vars(moved).pop("_online", None)
+        moved.__dict__.pop("_online", None)
         return moved

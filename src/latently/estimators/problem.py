@@ -87,7 +87,7 @@ class Problem:
 
         Ordered by their values along a fixed direction, which depends neither on units nor on an offset.
         """
-        rows = self.summary.sample
+        rows: Any = self.summary.sample
         block = self.frame.enter(Block(rows.X, rows.weight, rows.allowed).with_observed())
         direction = np.random.default_rng(0).standard_normal(block.X.shape[1])
         return block.take(np.argsort(block.X @ direction, kind="stable"))

@@ -30,15 +30,24 @@ def for_method(method: str) -> Callable[[Fn], Fn]:
 def rows_of(model: Any, X: Any, fn: Fn, *args: Any, out: Any = None) -> Array:
     """`fn(kernel, density, frame, *args, block)` for all rows of X, with blocks in the user's units."""
     check_is_fitted(model)
-    if out is not None:
-        check_writable("out", out)
     data = check_data(model, X, reset=False)
     fitted: FittedModel = model._fitted_model()
-    check_same_device(f"{type(model).__name__}.{fn.method}", data, fitted.place)  # type: ignore[attr-defined]
-    sweep = data.sweep(None, floats_per_row=fitted.floats_per_row, block_size=model.block_size)
+    given = fitted.kernel, fitted.density, fitted.frame, *args
+    return rows_over(
+        model, data, fn, *given, place=fitted.place, floats_per_row=fitted.floats_per_row, out=out
+    )
+
+
+def rows_over(
+    model: Any, data: Any, fn: Fn, *args: Any, place: Array, floats_per_row: int, out: Any = None
+) -> Array:
+    """`fn(*args, block)` for all rows of checked data; `place` is an array on the device of the model."""
+    if out is not None:
+        check_writable("out", out)
+    check_same_device(f"{type(model).__name__}.{fn.method}", data, place)  # type: ignore[attr-defined]
+    sweep = data.sweep(None, floats_per_row=floats_per_row, block_size=model.block_size)
     checked = quietly if data.in_memory else finite_only
-    arguments = (fn, fitted.kernel, fitted.density, fitted.frame, *args)
-    collected: Array = data.collected(sweep.rows(checked, *arguments), out)
+    collected: Array = data.collected(sweep.rows(checked, fn, *args), out)
     return collected
 
 

@@ -125,12 +125,13 @@ class CodebookGenerator(Estimator):
             self.n_groups, init=self.init, n_init=self.n_init, random_state=self.random_state
         )
 
-    def _components(self):
+    def _components(self) -> Any:
         if not hasattr(self.factorizer_, "components_"):
             raise TypeError(
                 f"factorizer must have components_, but {type(self.factorizer_).__name__} has not"
             )
-        return self.factorizer_.components_
+        found: Any = self.factorizer_
+        return found.components_
 
     # -- combinations -------------------------------------------------------------------------------
 
@@ -242,7 +243,7 @@ class CodebookGenerator(Estimator):
 
 def _digits(number, groups, n_combinations):
     """The elements of a combination: the digits of its number in a system of mixed radix."""
-    if isinstance(number, bool) or not isinstance(number, Integral) or not 0 <= number < n_combinations:
+    if isinstance(number, bool) or not isinstance(number, Integral) or not 0 <= int(number) < n_combinations:
         raise ValueError(
             f"number must be a whole number from 0 to n_combinations_ - 1 = {n_combinations - 1}, "
             f"not {number!r}"

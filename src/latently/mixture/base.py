@@ -32,6 +32,7 @@ from latently.estimators.parameters import given_starts, store
 from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_of
+from latently.estimators.starts import SHORT_RUN, rows_for_start
 from latently.mixture import starts
 from latently.mixture.structure import Structure
 
@@ -97,7 +98,8 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         data = super()._data(X, y, sample_weight, reset=reset)
         if y is None:
             return data
-        return data.with_allowed(self._allowed(computed(y), data.count_rows(), reset=reset))
+        allowed = self._allowed(computed(y), data.count_rows(), reset=reset)
+        return data.with_field("allowed", allowed)
 
     def _allowed(self, y, n_rows, *, reset):
         """(n_rows, K) bool: the components that labels allow each row; None for all."""
@@ -105,18 +107,17 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _fit(self, data):
         problem = self._problem(data)
-        result = fit_em(
+        keep_result(self, problem, self._result(problem))
+
+    def _result(self, problem, step=None):
+        """The fitted parameters in the frame; `step` replaces the EM step over the rows."""
+        return fit_em(
             self,
             problem,
             start=lambda progress: self._start(problem, progress),
             example=lambda: example(problem, self._structure()),
-            step=self._step(problem),
+            step=step,
         )
-        keep_result(self, problem, result)
-
-    def _step(self, problem):
-        """An EM step that is cheaper than that over the rows, if there is one."""
-        return None
 
     def _problem(self, data):
         """The kernel and the frame that suit the rows."""
@@ -153,7 +154,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         given = all(getattr(self, entry.init) is not None for entry in structure.parameters)
         if given or (self.warm_start and hasattr(self, "history_")):
             return 0 if self.checkpoint is None else 2
-        return starts.rows_for_start(structure.n_components)
+        return rows_for_start(structure.n_components)
 
     def _floor(self, summary, frame, structure):
         """The smallest variance of each feature in the frame: `noise_floor` times the variance it has.
@@ -222,9 +223,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             found = progress.starts(found)
         sweep = problem.sweep_of_sample(sample)
         short = problem.with_conditionals(em_step(problem.kernel, sweep), sweep, last=1)
-        return best_start(
-            short, map(problem.on_device, found), n_steps=starts.SHORT_RUN, stop=relative(self.tol)
-        )
+        return best_start(short, map(problem.on_device, found), n_steps=SHORT_RUN, stop=relative(self.tol))
 
     # -- parameters in and out ------------------------------------------------------------------------
 
@@ -243,7 +242,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _exact_params(self):
         """The kernel's own parameters, if there are such and the fitted attributes still belong to them."""
-        fitted, params = getattr(self, "_exact", (None, None))
+        fitted, params = getattr(self, "_exact", ({}, None))
         if params is None:
             return None
         same = all(fitted[name] is array for name, array in self._fitted_arrays().items())
@@ -253,7 +252,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         params = self._exact_params()
         if params is None:
             return {}
-        return {name: getattr(params.components, name) for name in self._structure().EXACT}
+        return {name: getattr(params.components, name) for name in self._structure().exact_names}
 
     def _set_exact_arrays(self, **given):
         structure, fitted = self._structure(), self._fitted_arrays()

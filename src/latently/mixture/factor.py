@@ -10,7 +10,6 @@ import numpy as np
 from latently.core.drivers import Result
 from latently.distributions.moments import moment_step, principal_fit, total_moments
 from latently.estimators.checks import check_integer
-from latently.estimators.em import keep_result
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import given_starts
 from latently.mixture.base import MixtureEstimator
@@ -70,10 +69,10 @@ class FactorAnalysis(FactorMethods, MixtureEstimator):
     def _structure(self):
         return OneComponent(1, self.n_factors)
 
-    def _step(self, problem):
-        if problem.summary.missing or problem.summary.n_rows <= problem.data.n_features:
-            return None
-        return moment_step(problem.kernel, total_moments(problem.sweep()), problem.log_volume)
+    def _result(self, problem, step=None):
+        if not problem.summary.missing and problem.summary.n_rows > problem.data.n_features:
+            step = moment_step(problem.kernel, total_moments(problem.sweep()), problem.log_volume)
+        return super()._result(problem, step)
 
     covariances_ = MFA.covariances_
 
@@ -141,15 +140,13 @@ class PPCA(FactorMethods, MixtureEstimator):
     def _structure(self):
         return OneComponent(1, self.n_factors, isotropic=True)
 
-    def _fit(self, data):
-        problem = self._problem(data)
+    def _result(self, problem, step=None):
         if problem.summary.missing:
-            return super()._fit(data)
-        structure = self._structure()
-        given_starts(self, structure.parameters, structure.sizes(data.n_features))  # checked, but not needed
+            return super()._result(problem, step)
+        given_starts(self, self._parameters(), self._sizes(problem.data.n_features))  # checked, not needed
         params = principal_fit(problem.kernel.family, problem.sweep(), problem.summary.n_rows)
-        keep_result(self, problem, Result(params, [problem.step()(params).objective], 1, True))
         self.n_passes_ = 1
+        return Result(params, [problem.step()(params).objective], 1, True)
 
     covariances_, covariance_ = FactorAnalysis.covariances_, FactorAnalysis.covariance_
 

@@ -108,7 +108,7 @@ class MCFA(FactorMethods, MixtureEstimator):
         """(n_components, n_features, n_features) covariance matrices, computed on access."""
         return common_covariances(self._fitted_model().params.components)
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X):  # type: ignore[override]  # all components share the loadings
         """Expected rows for given factors, (n_samples, n_features): A z."""
         return checked_factors(self, X) @ self.loadings_.T
 

@@ -20,11 +20,6 @@ INITS = ("kmeans", "k-means++", "random")
 _REFILLS = 3  # rounds of k-means in which missing entries are imputed anew
 _FEWEST_STARTS, _MOST_STARTS = 8, 24
 _CHEAP = 400_000  # numbers to look at, for all starts together
-SHORT_RUN = 4  # EM steps after which the better half of the starts goes on
-
-
-def rows_for_start(n_components):
-    return max(10_000, 50 * n_components)
 
 
 def number_of_starts(n_init, n_rows, n_features, n_components, in_dimensions=None):

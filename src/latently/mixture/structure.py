@@ -46,8 +46,13 @@ class Structure(Protocol):
     """What the engine of mixtures asks of one."""
 
     n_components: int  # of the kernel
-    parameters: tuple[Parameter, ...]
     means_from: str = "means_init"  # the starting values that locate the components
+    exact_names: tuple[str, ...] = ()  # of the arrays that `exact` keeps
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The table of the fitted arrays."""
+        ...
 
     # -- sizes ----------------------------------------------------------------------------------------
 
@@ -84,7 +89,8 @@ class Structure(Protocol):
         return Mixture(family, dtype)
 
     def check_frame(self, frame: Frame, name_of: Any) -> None:
-        """Whether the model can be fitted to rows that lie where these do."""
+        """Whether the model can be fitted to rows that lie where these do; an error if not."""
+        return None
 
     # -- parameters -----------------------------------------------------------------------------------
 
@@ -107,6 +113,10 @@ class Structure(Protocol):
     def exact(self, params: MixtureParams, fitted: Fitted) -> MixtureParams | None:
         """Parameters to keep beside the fitted attributes, for structures whose attributes lose digits."""
         return None
+
+    def with_exact(self, usual: MixtureParams, given: Mapping[str, Array]) -> MixtureParams:
+        """The parameters that `exact` kept, from arrays of a file."""
+        raise ValueError(f"it has arrays that are not known: {sorted(given)}")
 
 
 # -- Gaussian mixtures --------------------------------------------------------------------------------
@@ -174,7 +184,7 @@ class GaussianStructure(Structure):
         return COVARIANCE_TYPES[self.covariance_type]
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:  # type: ignore[override]
+    def parameters(self) -> tuple[Parameter, ...]:
         return (
             Parameter("weights", "weights_init", ("K",), check_mixing_weights),
             Parameter("means", "means_init", ("K", "D"), check_locations),
@@ -209,7 +219,7 @@ class LowRankStructure(Structure):
     shared: bool = False  # one noise variance for all components
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:  # type: ignore[override]
+    def parameters(self) -> tuple[Parameter, ...]:
         return (
             Parameter("weights", "weights_init", ("K",), check_mixing_weights),
             Parameter("means", "means_init", ("K", "D"), check_locations),
@@ -264,7 +274,7 @@ class OneComponent(LowRankStructure):
     """The same with one component, whose attributes have no axis of components."""
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:  # type: ignore[override]
+    def parameters(self) -> tuple[Parameter, ...]:
         return (
             Parameter("mean", "means_init", ("D",), check_locations),
             Parameter("loadings", "loadings_init", ("D", "q"), check_locations),
@@ -299,10 +309,12 @@ class CommonStructure(Structure):
     shared_covariance: bool = False
 
     means_from: ClassVar[str] = "the means that latent_means_init and loadings_init lead to"  # type: ignore[misc]
-    EXACT: ClassVar = ("anchor", "centre", "loadings", "latent_means", "latent_covariances", "basis")
+    exact_names: ClassVar[tuple[str, ...]] = (  # type: ignore[misc]
+        *("anchor", "centre", "loadings", "latent_means", "latent_covariances", "basis"),
+    )
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:  # type: ignore[override]
+    def parameters(self) -> tuple[Parameter, ...]:
         return (
             Parameter("weights", "weights_init", ("K",), check_mixing_weights),
             Parameter("loadings", "loadings_init", ("D", "q"), check_locations),
@@ -373,12 +385,12 @@ class CommonStructure(Structure):
 
     def with_exact(self, usual: MixtureParams, given: Mapping[str, Array]) -> MixtureParams:
         """The kernel's own parameters, of arrays that a file holds."""
-        for name in self.EXACT:
+        for name in self.exact_names:
             expected = getattr(usual.components, name).shape
             if name not in given or given[name].shape != expected:
                 raise ValueError(f"the exact {name} must have shape {expected}")
-        if set(given) != set(self.EXACT):
-            raise ValueError(f"expected the exact parameters {self.EXACT}, not {sorted(given)}")
+        if set(given) != set(self.exact_names):
+            raise ValueError(f"expected the exact parameters {self.exact_names}, not {sorted(given)}")
         return replace(usual, components=replace(usual.components, **given))
 
     def check_latent(self, shown_as: str, array: Any) -> Any:

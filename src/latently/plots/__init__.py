@@ -1,4 +1,4 @@
-"""Pictures of models and data (extra `plots`)."""
+"""Plots of models and data (extra `plots`)."""
 
 from latently.plots.convergence import ConvergenceDisplay
 from latently.plots.images import ImageGridDisplay, image_grid

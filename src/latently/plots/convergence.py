@@ -1,4 +1,4 @@
-"""What a fit maximises or minimises, over its iterations."""
+"""Objective of a fit over its iterations."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class ConvergenceDisplay:
     Parameters
     ----------
     histories : dict of str to array-like of shape (n_iter + 1,)
-        Objectives of each fit, from that of its starting values on.
+        Objectives of each fit, including that of the starting values.
     label : str, default="objective"
-        What the objective is called.
+        Name of the objective.
 
     Attributes
     ----------
     histories, label : as given
     axes_, figure_ : list of matplotlib axes, and their figure
-        What was drawn on, after `plot`.
+        Axes and figure of the plot, after `plot`.
 
     Examples
     --------
@@ -41,10 +41,10 @@ class ConvergenceDisplay:
         self.histories = {str(name): np.asarray(history, float) for name, history in histories.items()}
         self.label = label
         if not self.histories:
-            raise ValueError("histories must hold one history at least")
+            raise ValueError("histories must contain at least one history")
         for name, history in self.histories.items():
             if history.ndim != 1 or len(history) == 0:
-                raise ValueError(f"the history of {name!r} holds no objectives: was it fitted?")
+                raise ValueError(f"the history of {name!r} contains no objectives: was the model fitted?")
 
     @classmethod
     def from_estimator(cls, models, *, label=None):
@@ -55,7 +55,7 @@ class ConvergenceDisplay:
         models : fitted estimator or pipeline, or dict of str to such
             With `history_`.
         label : str, optional
-            By default what the models call their objective.
+            By default the name of the models' objective.
 
         Returns
         -------
@@ -65,19 +65,19 @@ class ConvergenceDisplay:
         models = {name: opened(model)[0] for name, model in models.items()}
         for name, model in models.items():
             if not hasattr(model, "history_"):
-                raise TypeError(f"{name!r} has no history_: it was not fitted, or not by iterations")
+                raise TypeError(f"{name!r} has no history_: it is not fitted, or its fit is not iterative")
         if label is None:
             called = {getattr(model, "_OBJECTIVE", "objective") for model in models.values()}
             label = called.pop() if len(called) == 1 else "objective"
         return cls({name: model.history_ for name, model in models.items()}, label=label)
 
     def plot(self, ax=None):
-        """Draw.
+        """Draw the plot.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default that of a new figure of pyplot.
+            By default the axes of a new pyplot figure.
 
         Returns
         -------
@@ -87,7 +87,7 @@ class ConvergenceDisplay:
         self.axes_, self.figure_ = [ax], ax.figure
         for (name, history), colour in zip(self.histories.items(), colours(len(self.histories)), strict=True):
             ax.plot(history, color=colour, lw=1.6, label=name)
-            ax.plot(len(history) - 1, history[-1], "o", color=colour, ms=5)  # where it ended
+            ax.plot(len(history) - 1, history[-1], "o", color=colour, ms=5)  # final value
         ax.set_xlabel("iteration")
         ax.set_ylabel(self.label)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -1,4 +1,4 @@
-"""Rows that are images, side by side on one canvas."""
+"""Grids of images."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from latently.plots._style import axes_for
 
 _SCALES = ("together", "single", None)
-_INCHES = 0.8  # that a picture is wide in a new figure
+_INCHES = 0.8  # width of an image in a new figure
 _LARGEST = 16.0  # inches
 
 
 class ImageGridDisplay:
-    """Pictures on a grid, with borders between them, and heavier ones between groups.
+    """Images on a grid, with borders between images and heavier ones between groups.
 
     Parameters
     ----------
@@ -21,27 +21,26 @@ class ImageGridDisplay:
     image_shape : (int, int)
         Height and width.
     scale : {"together", "single", None}, default="together"
-        What is white and what is black: the same for all pictures, so that they can be compared; the least
-        and the greatest value of each, so that each shows most; or 0 and 1, what lies beyond being cut off.
+        Range from white to black: common to all images, so that they are comparable; the range of each image,
+        for maximal contrast; or 0 to 1, with values outside clipped.
     n_columns : int, default=10
     labels : list of str, optional
-        Written above the pictures.
+        Text above the images.
     groups : array-like of shape (n_images,), optional
-        Groups to which the pictures belong: those of a group are put next to one another, and lines drawn
-        between groups.
+        Group of each image: images of a group are placed next to each other, with lines between groups.
 
     Attributes
     ----------
     order : ndarray of shape (n_images,)
-        The images in the order they are shown in.
+        Indices of the images in the order they are shown.
     ink : ndarray of shape (n_images, height, width)
-        From 0, white, to 1, black, in that order.
+        Values from 0 (white) to 1 (black), in this order.
     canvas : ndarray
-        The whole as one image; NaN where no picture is.
+        All images as one array; NaN between images.
     separators : list of ((float, float), (float, float))
-        x and y of both ends of the lines between groups.
+        x and y of the endpoints of the lines between groups.
     axes_, figure_ : list of matplotlib axes, and their figure
-        What was drawn on, after `plot`.
+        Axes and figure of the plot, after `plot`.
 
     Examples
     --------
@@ -76,7 +75,7 @@ class ImageGridDisplay:
 
     @classmethod
     def from_estimator(cls, model, image_shape, **options):
-        """What a fitted model has of the form of rows: its components, its means or its codebook.
+        """Show the components, means or codebook of a fitted model.
 
         Parameters
         ----------
@@ -84,7 +83,7 @@ class ImageGridDisplay:
             With `codebook_` (then grouped), `components_` or `means_`.
         image_shape : (int, int)
         **options
-            As of the class.
+            Parameters of the class.
 
         Returns
         -------
@@ -95,16 +94,16 @@ class ImageGridDisplay:
                 images = np.reshape(getattr(model, name), (-1, image_shape[0] * image_shape[1]))
                 groups = model.labels_ if name == "codebook_" else None
                 return cls(images, image_shape, **{"groups": groups, **options})
-        raise TypeError(f"{type(model).__name__} has no components_, means_ or codebook_ to be shown")
+        raise TypeError(f"{type(model).__name__} has no components_, means_ or codebook_ to show")
 
     def _lay_out(self):
-        """The canvas, where pictures begin on it, and the lines between groups."""
+        """Compute the canvas, the corners of images on it, and the lines between groups."""
         h, w = self.image_shape
         n, n_columns = len(self.ink), self.n_columns
         n_lines = -(-n // n_columns)
         self.gap = max(1, round(0.06 * h))
         room = np.full(n_lines, self.gap)
-        if self.labels is not None:  # above lines of pictures of which some has a label
+        if self.labels is not None:  # above lines with at least one label
             lines = [self.labels[i : i + n_columns] for i in range(0, n, n_columns)]
             room += [round(0.35 * h) if any(line) else 0 for line in lines]
         tops = np.cumsum(room) + h * np.arange(n_lines)
@@ -119,12 +118,12 @@ class ImageGridDisplay:
                 self.separators.append(((x, x), ends))
 
     def plot(self, ax=None):
-        """Draw.
+        """Draw the plot.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default that of a new figure of pyplot.
+            By default the axes of a new pyplot figure.
 
         Returns
         -------
@@ -132,7 +131,7 @@ class ImageGridDisplay:
         """
         ax = axes_for(ax, self.size())
         self.axes_, self.figure_ = [ax], ax.figure
-        ax.set_facecolor("0.85")  # seen where the canvas is NaN: the borders
+        ax.set_facecolor("0.85")  # visible where the canvas is NaN: the borders
         ax.imshow(self.canvas, cmap="gray_r", vmin=0.0, vmax=1.0, interpolation="nearest")
         for x, y in self.separators:
             ax.plot(x, y, color="#D55E00", lw=2.0, solid_capstyle="butt")
@@ -148,14 +147,14 @@ class ImageGridDisplay:
         return self
 
     def size(self):
-        """Inches of a figure that suits the pictures."""
+        """Size of a suitable figure, in inches."""
         height, width = self.canvas.shape
         inches = min(_INCHES * self.n_columns, _LARGEST, _LARGEST * width / height)
         return inches, inches * height / width
 
 
 def image_grid(rows, image_shape, *, title=None, labels=None, n_columns=10, scale="together", groups=None):
-    """A figure with one picture per row.
+    """A figure with one image per row.
 
     Parameters
     ----------
@@ -163,7 +162,7 @@ def image_grid(rows, image_shape, *, title=None, labels=None, n_columns=10, scal
     image_shape : (height, width)
     title : str, optional
     labels, n_columns, scale, groups
-        As of :class:`ImageGridDisplay`.
+        As in :class:`ImageGridDisplay`.
 
     Returns
     -------
@@ -181,11 +180,11 @@ def image_grid(rows, image_shape, *, title=None, labels=None, n_columns=10, scal
 
 
 def _ink(images, scale):
-    """From 0, white, to 1, black."""
+    """Values from 0 (white) to 1 (black)."""
     if scale == "single":
         low, high = images.min(axis=1, keepdims=True), images.max(axis=1, keepdims=True)
     elif scale == "together":
-        low, high = np.quantile(images, [0.01, 0.99])  # a single odd pixel must not pale all others
+        low, high = np.quantile(images, [0.01, 0.99])  # robust to single extreme pixels
     else:
         low, high = 0.0, 1.0
     return np.clip((images - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)

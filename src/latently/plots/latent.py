@@ -1,4 +1,4 @@
-"""Rows in the plane of two factors, with ellipses of components and the lines where decisions change."""
+"""Rows in the plane of two factors, with ellipses of components and decision boundaries."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from contourpy import contour_generator
 
 from latently.plots._style import MARKERS, axes_for, colours, group_names, named_groups, opened
 
-_SHARE = 0.95  # of a Gaussian that lies in its ellipse
-_GRID = 151  # points of a grid along each factor, on which decisions are looked up
-_MOST_NUMBERS = 4_000_000  # entries of rows that are made at once for it
+_SHARE = 0.95  # probability of the interior of an ellipse
+_GRID = 151  # grid points along each factor, on which decisions are evaluated
+_MOST_NUMBERS = 4_000_000  # most entries of rows that are generated at once for it
 
 
 class LatentDisplay:
     """Factors of rows on two axes, coloured by component or class.
 
-    Make it with :meth:`from_estimator`; the numbers are there before anything is drawn.
+    Create it with :meth:`from_estimator`; the numbers are available before anything is drawn.
 
     Parameters
     ----------
     points : array-like of shape (n_samples, 2)
     groups : array-like of int of shape (n_samples,)
-        Which group each point is drawn with.
+        Group of each point.
     group_names : list of str
     means : array-like of shape (n_ellipses, 2), optional
         Centres of ellipses.
     covariances : array-like of shape (n_ellipses, 2, 2), optional
-        Their covariances; an ellipse is drawn around 95 % of its Gaussian.
+        Covariances of the Gaussians; an ellipse contains 95 % of its Gaussian.
     ellipse_names : list of str, optional
-        An ellipse has the colour of the group of this name; if there is none it is black, with its name.
+        An ellipse has the colour of the group with the same name; otherwise it is black and labelled.
     boundaries : list of arrays of shape (n_corners, 2), optional
-        Lines where decisions change.
+        Decision boundaries.
     axis_names : (str, str), optional
 
     Attributes
@@ -42,7 +42,7 @@ class LatentDisplay:
     points, groups, group_names, means, covariances, ellipse_names, boundaries, axis_names : as given
         As given.
     axes_, figure_ : list of matplotlib axes, and their figure
-        What was drawn on, after `plot`.
+        Axes and figure of the plot, after `plot`.
 
     Examples
     --------
@@ -80,13 +80,13 @@ class LatentDisplay:
 
     @classmethod
     def from_estimator(cls, model, X, labels=None, axes=(0, 1)):
-        """The factors that a fitted model finds for rows.
+        """Compute the factors of rows with a fitted model.
 
-        Ellipses are those of the model's components if it has these among the factors (`latent_means_` and
-        `latent_covariances_`), else of the points of each group. With exactly two factors there are lines
-        where the decision changes: the point of every row lies on the side that `predict` tells or, where
-        labels hang on the factors alone, `predict_from_factors`. Factors that mean something else in each
-        component, as those of MFA, have no such lines.
+        Ellipses are those of the model's components if it has means and covariances of factors
+        (`latent_means_` and `latent_covariances_`), else those of the points of each group. With exactly two
+        factors there are decision boundaries: the point of every row lies on the side that `predict` returns
+        or, if labels depend on the factors only, `predict_from_factors`. Models whose components have their
+        own factors, such as MFA, have no boundaries.
 
         Parameters
         ----------
@@ -94,9 +94,9 @@ class LatentDisplay:
             With `transform`.
         X : array-like of shape (n_samples, n_features)
         labels : array-like of shape (n_samples,), optional
-            What to colour by. By default the most probable class or component of each row.
+            Labels for the colours. By default the most probable class or component of each row.
         axes : (int, int), default=(0, 1)
-            Which factors to show.
+            Indices of the factors to show.
 
         Returns
         -------
@@ -134,12 +134,12 @@ class LatentDisplay:
         )
 
     def plot(self, ax=None):
-        """Draw.
+        """Draw the plot.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default that of a new figure of pyplot.
+            By default the axes of a new pyplot figure.
 
         Returns
         -------
@@ -155,7 +155,7 @@ class LatentDisplay:
             if name not in of_group:
                 top = outline[np.argmax(outline[:, 1])]
                 ax.annotate(name, top, (0, 3), textcoords="offset points", ha="center", fontsize=8)
-        draw_boundaries(ax, self.boundaries, label="decision changes")
+        draw_boundaries(ax, self.boundaries, label="decision boundary")
         ax.set_xlabel(self.axis_names[0])
         ax.set_ylabel(self.axis_names[1])
         ax.spines[["top", "right"]].set_visible(False)
@@ -173,7 +173,7 @@ class LatentDisplay:
 
 
 def draw_groups(ax, points, groups, names):
-    """Points with a colour and a marker for each group."""
+    """Draw points with a colour and a marker for each group."""
     size, alpha = (4.5, 0.75) if len(points) <= 2000 else (2.5, 0.5)
     for group, (name, colour, marker) in enumerate(
         zip(names, colours(len(names)), cycle(MARKERS), strict=False)
@@ -188,24 +188,24 @@ def draw_groups(ax, points, groups, names):
             mew=0,
             alpha=alpha,
             label=name,
-            rasterized=len(points) > 20_000,  # or else files grow with every point
+            rasterized=len(points) > 20_000,  # otherwise vector files grow with every point
         )
 
 
 def draw_boundaries(ax, lines, label=None):
-    """Lines, as far as they lie where something else was drawn: far ones must not push that together."""
+    """Draw boundaries inside the current limits only: distant ones must not shrink the view."""
     x, y = ax.get_xlim(), ax.get_ylim()
     for line in lines:
         seen = (line.max(axis=0) > (x[0], y[0])) & (line.min(axis=0) < (x[1], y[1]))
         if seen.all():
             ax.plot(line[:, 0], line[:, 1], color="black", lw=0.9, label=label)
-            label = None  # one entry in the legend stands for all
+            label = None  # one legend entry for all boundaries
     ax.set_xlim(x)
     ax.set_ylim(y)
 
 
 def ellipse(mean, covariance, n_corners=101):
-    """(n_corners, 2) the outline around 95 % of a Gaussian."""
+    """(n_corners, 2) outline of the ellipse that contains 95 % of a Gaussian."""
     values, vectors = np.linalg.eigh(covariance)
     angle = np.linspace(0.0, 2 * np.pi, n_corners)
     circle = np.sqrt(-2 * np.log(1 - _SHARE)) * np.column_stack([np.cos(angle), np.sin(angle)])
@@ -216,16 +216,16 @@ def _checked_axes(axes, n_factors):
     axes = list(axes)
     if n_factors < 2:
         raise ValueError(
-            f"LatentDisplay needs a model with two factors at least, and this one has {n_factors}"
+            f"LatentDisplay needs a model with at least two factors, but this one has {n_factors}"
         )
-    right = len(axes) == 2 and all(isinstance(axis, Integral) and 0 <= axis < n_factors for axis in axes)
+    right = len(axes) == 2 and all(isinstance(axis, Integral) and 0 <= int(axis) < n_factors for axis in axes)
     if not right or axes[0] == axes[1]:
         raise ValueError(f"axes must be two different factors from 0 to {n_factors - 1}, not {axes}")
     return axes
 
 
 def _latent_components(model, q):
-    """Means and covariances of all components among the factors; their names, or those of their classes."""
+    """Factor means and covariances of all components, and the names of the components or classes."""
     means = np.reshape(model.latent_means_, (-1, q))
     covariances = np.reshape(model.latent_covariances_, (-1, q, q))
     names = group_names(model, len(means))
@@ -233,7 +233,7 @@ def _latent_components(model, q):
 
 
 def _of_groups(factors, groups, names):
-    """Means and covariances of the factors in each group of three rows or more."""
+    """Means and covariances of the factors in each group with at least three rows."""
     own = [factors[groups == group] for group in range(len(names))]
     enough = [group for group, rows in enumerate(own) if len(rows) > 2]
     q = factors.shape[1]
@@ -243,13 +243,13 @@ def _of_groups(factors, groups, names):
 
 
 def _boundaries(model, factors, means, covariances):
-    """Lines (n_corners, 2) in the plane of a model's two factors where its decision changes."""
+    """Decision boundaries (n_corners, 2) in the plane of a model's two factors."""
     shown = np.concatenate([factors, *map(ellipse, means, covariances)])
     low, high = shown.min(axis=0), shown.max(axis=0)
     low, high = low - 0.1 * (high - low), high + 0.1 * (high - low)
     if hasattr(model, "coef_"):
         coef, intercept = np.asarray(model.coef_), np.asarray(model.intercept_)
-        if len(coef) == 1:  # of the second of two classes
+        if len(coef) == 1:  # coefficients of the second of two classes
             coef, intercept = np.concatenate([-coef, coef]), np.concatenate([-intercept, intercept])
         return _changes(lambda Z: Z @ coef.T + intercept, low, high)
     if hasattr(model, "latent_means_"):
@@ -258,11 +258,11 @@ def _boundaries(model, factors, means, covariances):
 
 
 def _common_boundaries(model, low, high):
-    """The same for common loadings A.
+    """Decision boundaries for common loadings A.
 
-    Both the decision about a row x and the place where it is shown hang on nothing but its least-squares
-    factors, weighted by the noise. So rows A z stand for all rows, and lines are sought among the z. That
-    place is the gradient of a convex function of z, so no two rows of different z are shown at one.
+    Both the decision about a row x and its position in the plot depend only on its weighted least-squares
+    factors. Rows A z therefore represent all rows, and boundaries are computed in the plane of z. The
+    position is the gradient of a convex function of z, so rows with different z have different positions.
     """
     model = _without_feature_names(model)
 
@@ -275,18 +275,21 @@ def _common_boundaries(model, low, high):
         return np.log(np.maximum(of_rows(model.predict_proba, Z), np.finfo(float).tiny))
 
     first, last = low, high
-    for _ in range(20):  # places are drawn to the components, so the z must reach farther than the view
+    for _ in range(20):  # positions are shrunk to the components, so the z must extend beyond the view
         places = of_rows(model.transform, _grid(first, last, 9))
         short, reach = (places.min(axis=0) > low, places.max(axis=0) < high), 0.25 * (last - first)
         if not np.any(short):
             break
         first, last = first - reach * short[0], last + reach * short[1]
-    first, last = first - 0.5 * (last - first), last + 0.5 * (last - first)  # for the corners of the view
+    first, last = (
+        first - 0.5 * (last - first),
+        last + 0.5 * (last - first),
+    )  # to cover the corners of the view
     return [of_rows(model.transform, line) for line in _changes(log_probabilities, first, last)]
 
 
 def _without_feature_names(model):
-    """A copy that does not miss the names of rows which are made here."""
+    """A copy without feature names, for rows that are generated here."""
     copied = copy(model)
     vars(copied).pop("feature_names_in_", None)
     return copied
@@ -298,7 +301,7 @@ def _grid(low, high, n):
 
 
 def _changes(scores, low, high):
-    """Lines along which the group of the highest score changes, where it draws level with all others."""
+    """Lines along which the group with the highest score changes."""
     grid = _grid(low, high, _GRID)
     on_grid = scores(grid)
     x, y = np.linspace(low, high, _GRID).T
@@ -311,7 +314,7 @@ def _changes(scores, low, high):
 
 
 def _exactly_level(lead, line, cell):
-    """The line after Newton steps to where the lead is nil: a grid alone leaves waves where it is steep."""
+    """Refine a line by Newton steps to zero lead: interpolation on the grid is wavy where it is steep."""
     for _ in range(3):
         value, shifts = lead(line), np.diag(1e-3 * cell)
         slope = np.stack([(lead(line + d) - lead(line - d)) / (2 * d.sum()) for d in shifts], axis=1)

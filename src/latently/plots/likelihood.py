@@ -1,4 +1,4 @@
-"""How probable a model finds rows, and which of them it would turn away."""
+"""Log densities of rows, and the rejection threshold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from latently.plots._style import axes_for, colours, opened
 
 _BINS = 50
-_FARTHEST = 1.0  # spreads of the first rows that a picture goes beyond them, for others
+_FARTHEST = 1.0  # how far the plot extends beyond the first rows, in units of their range
 
 
 class LikelihoodDisplay:
@@ -18,9 +18,9 @@ class LikelihoodDisplay:
     Parameters
     ----------
     log_densities : dict of str to array-like of shape (n_samples,)
-        By what the rows are called. The first ones are those that the model knows.
+        Log densities by name of the set of rows. The first set are rows of known classes.
     threshold : float, optional
-        Rows below it are rejected.
+        Rows with a lower log density are rejected.
 
     Attributes
     ----------
@@ -28,9 +28,9 @@ class LikelihoodDisplay:
     threshold : float
         -inf if nothing is rejected.
     accepted : dict of str to float
-        The share of rows that are accepted.
+        The fraction of rows that are accepted.
     axes_, figure_ : list of matplotlib axes, and their figure
-        What was drawn on, after `plot`.
+        Axes and figure of the plot, after `plot`.
 
     Examples
     --------
@@ -53,25 +53,25 @@ class LikelihoodDisplay:
         self.threshold = float(threshold)
         for name, values in self.log_densities.items():
             if values.ndim != 1 or len(values) == 0 or np.any(np.isnan(values)):
-                raise ValueError(f"the log densities of {name!r} must be numbers, one for each row")
+                raise ValueError(f"the log densities of {name!r} must be numbers, one per row")
         self.accepted = {
             name: float(np.mean(values >= self.threshold)) for name, values in self.log_densities.items()
         }
 
     @classmethod
     def from_estimator(cls, model, X, *, acceptance_rate=None):
-        """The log densities that a fitted model gives rows.
+        """Compute the log densities of rows with a fitted model.
 
         Parameters
         ----------
         model : fitted estimator or pipeline
             With `score_samples`.
         X : array-like of shape (n_samples, n_features), or dict of str to such
-            The rows, or several sets of rows by name, to be drawn over each other.
+            The rows, or several sets of rows by name, drawn in one plot.
         acceptance_rate : float, optional
-            Take the threshold that accepts this share of the rows, of the first ones if there are several
-            sets. These should not be those of the fit. By default it is `reject_below_` if the model is a
-            classifier that rejects, and else there is none.
+            Use the threshold that accepts this fraction of the rows, of the first set if there are several.
+            These should be held-out rows. By default the threshold is `reject_below_` if the model is a
+            classifier that rejects, otherwise there is none.
 
         Returns
         -------
@@ -79,24 +79,24 @@ class LikelihoodDisplay:
         """
         sets = X if isinstance(X, Mapping) else {"rows": X}
         if not sets:
-            raise ValueError("X must hold at least one set of rows")
+            raise ValueError("X must contain at least one set of rows")
         scores = {name: np.asarray(model.score_samples(rows)) for name, rows in sets.items()}
         if acceptance_rate is None:
             return cls(scores, threshold=getattr(opened(model)[0], "reject_below_", -np.inf))
         if not 0 < acceptance_rate <= 1:
-            raise ValueError(f"acceptance_rate must be a share above 0 and up to 1, not {acceptance_rate!r}")
+            raise ValueError(f"acceptance_rate must be greater than 0 and at most 1, not {acceptance_rate!r}")
         first = np.sort(next(iter(scores.values())))
         return cls(scores, threshold=first[int((1 - acceptance_rate) * len(first) + 1e-9)])
 
     def plot(self, ax=None):
-        """Draw.
+        """Draw the plot.
 
-        Rows whose density is far below that of the first ones are counted at the left edge.
+        Rows whose density is far below that of the first set are counted at the left edge.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default that of a new figure of pyplot.
+            By default the axes of a new pyplot figure.
 
         Returns
         -------
@@ -109,7 +109,7 @@ class LikelihoodDisplay:
         for (name, values), colour in zip(
             self.log_densities.items(), colours(len(self.log_densities)), strict=True
         ):
-            label = f"{name}: {100 * self.accepted[name]:.3g} % accepted" if rejects else name
+            label: str | None = f"{name}: {100 * self.accepted[name]:.3g} % accepted" if rejects else name
             label = None if not rejects and len(self.log_densities) == 1 else label
             share = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0] / len(values)
             ax.stairs(share, edges, fill=True, color=colour, alpha=0.3)
@@ -130,7 +130,7 @@ class LikelihoodDisplay:
         beyond = sum(np.count_nonzero(values < edges[0]) for values in self.log_densities.values())
         edge = f"; {beyond} rows are lower, counted at the left edge" if beyond else ""
         ax.set_xlabel(f"log density of a row{edge}")
-        ax.set_ylabel("share of rows")
+        ax.set_ylabel("fraction of rows")
         ax.set_xlim(edges[0], edges[-1])
         ax.set_ylim(bottom=0)
         ax.spines[["top", "right"]].set_visible(False)
@@ -139,10 +139,10 @@ class LikelihoodDisplay:
         return self
 
     def _edges(self):
-        """Edges of bins over the first rows, the threshold and others, as far as these are not far away."""
+        """Bin edges that cover the first rows, the threshold, and other rows that are not far away."""
         finite = [values[np.isfinite(values)] for values in self.log_densities.values()]
         inner = np.concatenate([finite[0], [self.threshold] if np.isfinite(self.threshold) else []])
-        if len(inner) == 0:  # no first row has any density
+        if len(inner) == 0:  # no row of the first set has a finite log density
             inner = np.concatenate([*finite, [0.0]])
         outer = np.concatenate([inner, *finite])
         reach = _FARTHEST * (np.ptp(inner) or 1.0)

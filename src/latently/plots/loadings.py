@@ -1,4 +1,4 @@
-"""Loadings as heat maps: which features each factor moves."""
+"""Loadings as heat maps: the effect of each factor on the features."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from matplotlib.colors import Normalize
 
 from latently.plots._style import opened, readable_on
 
-_DIVERGING = "RdBu_r"  # red and blue can be told apart by all readers
-_MOST_NAMES = 40  # features of which every one is named
-_MOST_NUMBERS = 100  # cells of a heat map that are written in as numbers
+_DIVERGING = "RdBu_r"  # distinguishable for colour-blind readers
+_MOST_NAMES = 40  # up to this number, every feature is labelled
+_MOST_NUMBERS = 100  # up to this number of cells, values are written in the heat map
 _WIDEST = 11.0  # inches
 
 
 class LoadingsDisplay:
-    """Loadings of features on factors, a heat map for each component that has its own.
+    """Loadings of features on factors, one heat map per component with its own loadings.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class LoadingsDisplay:
     feature_names : list of str, optional
         By default x0, x1, ...
     titles : list of str, optional
-        Of the maps.
+        Titles of the maps.
     factor_names : list of str, optional
         By default 0, 1, ...
 
@@ -33,7 +33,7 @@ class LoadingsDisplay:
     loadings, feature_names, titles, factor_names : as given
         As given.
     axes_, figure_ : list of matplotlib axes, and their figure
-        What was drawn on, after `plot`.
+        Axes and figure of the plot, after `plot`.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class LoadingsDisplay:
         model : fitted estimator or pipeline
             With `loadings_` or `components_`.
         feature_names : list of str, optional
-            By default those of the data it was fitted to, if these had any.
+            By default the feature names of the training data, if there are any.
 
         Returns
         -------
@@ -76,7 +76,7 @@ class LoadingsDisplay:
             loadings = np.asarray(model.components_).T
         else:
             raise TypeError(
-                f"LoadingsDisplay needs a fitted model with loadings_ or components_, and this "
+                f"LoadingsDisplay needs a fitted model with loadings_ or components_, but "
                 f"{type(model).__name__} has neither"
             )
         if loadings.shape[-1] == 0:
@@ -90,12 +90,12 @@ class LoadingsDisplay:
         return cls(loadings, feature_names=feature_names, titles=titles)
 
     def plot(self, ax=None):
-        """Draw.
+        """Draw the plot.
 
         Parameters
         ----------
         ax : matplotlib Axes, or one for each map, optional
-            By default those of a new figure of pyplot.
+            By default the axes of a new pyplot figure.
 
         Returns
         -------
@@ -104,7 +104,7 @@ class LoadingsDisplay:
         n_maps = len(self.loadings)
         axes = self._new_axes() if ax is None else list(np.ravel(ax))
         if len(axes) != n_maps:
-            raise ValueError(f"ax must hold {n_maps} axes, one for each component, not {len(axes)}")
+            raise ValueError(f"ax must be {n_maps} axes, one per component, not {len(axes)}")
         self.axes_, self.figure_ = axes, axes[0].figure
         largest = np.abs(self.loadings).max() or 1.0
         norm = Normalize(-largest, largest)

@@ -1,7 +1,7 @@
-"""Rows and Gaussians of many dimensions on the two principal axes of the rows.
+"""High-dimensional rows and Gaussians on the first two principal axes of the rows.
 
-With the axes U (D, 2) and the mean m of the rows, a row is shown at z = U'(x - m), and a Gaussian of
-covariance Sigma as one of covariance U' Sigma U, whatever its mean.
+With the axes U (D, 2) and the mean m of the rows, a row is shown at z = U'(x - m), and a Gaussian with
+covariance Sigma as one with covariance U' Sigma U, whatever its mean.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class PrincipalAxesDisplay:
     ----------
     X : array-like of shape (n_samples, n_features)
     labels : array-like of shape (n_samples,), optional
-        What to colour rows by.
+        Labels for the colours of the rows.
     means : array-like of shape (n_components, n_features), optional
     covariances : callable, optional
-        Given the axes (2, n_features), the covariances (n_components, 2, 2) along them. So no covariance of
-        all features needs to be made where there is a shorter way.
+        Function of the axes (2, n_features) that returns the projected covariances (n_components, 2, 2). This
+        avoids full covariance matrices where the projection can be computed directly.
     marks : dict of str to array-like of shape (n_marks, n_features), optional
         Other points of interest, by name.
 
@@ -34,15 +34,15 @@ class PrincipalAxesDisplay:
     principal_axes : ndarray of shape (2, n_features)
         Orthonormal.
     variance_shares : ndarray of shape (2,)
-        The shares of the axes in the variance of the rows.
+        Fraction of the variance of the rows explained by each axis.
     points : ndarray of shape (n_samples, 2)
     means : ndarray of shape (n_components, 2)
     covariances : ndarray of shape (n_components, 2, 2), or None
     marks : dict of str to ndarray of shape (n_marks, 2)
     groups, group_names : as given
-        The group of each row, and what groups are called.
+        Group of each row, and the names of the groups.
     axes_, figure_ : list of matplotlib axes, and their figure
-        What was drawn on, after `plot`.
+        Axes and figure of the plot, after `plot`.
 
     Examples
     --------
@@ -60,9 +60,11 @@ class PrincipalAxesDisplay:
     def __init__(self, X, *, labels=None, means=None, covariances=None, marks=None):
         X = np.asarray(X, dtype=float)
         if X.ndim != 2 or min(X.shape) < 2:
-            raise ValueError(f"X must have two rows and two features at least, not shape {X.shape}")
+            raise ValueError(f"X must have at least two rows and two features, not shape {X.shape}")
         if not np.isfinite(X).all():
-            raise ValueError("X must hold finite numbers only; fill what is missing first, as by `impute`")
+            raise ValueError(
+                "X must contain finite numbers only; impute missing entries first, for example by `impute`"
+            )
         self.center = X.mean(axis=0)
         self.principal_axes, self.variance_shares = _leading_axes(X - self.center)
         self.points = self.project(X)
@@ -77,17 +79,17 @@ class PrincipalAxesDisplay:
 
     @classmethod
     def from_estimator(cls, model, X=None, labels=None):
-        """Rows and the components of a fitted model.
+        """Project rows and the components of a fitted model.
 
         Parameters
         ----------
         model : fitted estimator or pipeline
             A mixture or factor model; a `SourceDensity`, whose sources are shown; a `VectorQuantizer`, with
-            its prototypes and where they started; or a `CodebookGenerator`, with its elements and groups.
+            its prototypes and their initial values; or a `CodebookGenerator`, with its elements and groups.
         X : array-like of shape (n_samples, n_features), optional
             Not needed for a `CodebookGenerator`.
         labels : array-like of shape (n_samples,), optional
-            What to colour rows by.
+            Labels for the colours of the rows.
 
         Returns
         -------
@@ -98,7 +100,7 @@ class PrincipalAxesDisplay:
             labels = [f"group {k}" for k in model.labels_] if labels is None else labels
             return cls(model.codebook_, labels=labels, means=model.centers_, marks={"start": model.starts_})
         if X is None:
-            raise ValueError(f"X must be given: {type(model).__name__} does not hold the rows to be shown")
+            raise ValueError(f"X must be given: {type(model).__name__} does not contain the rows to be shown")
         X = X if before is None else before.transform(X)
         if hasattr(model, "starts_"):
             return cls(X, labels=labels, means=model.components_, marks={"start": model.starts_})
@@ -112,16 +114,16 @@ class PrincipalAxesDisplay:
         return cls(X, labels=labels, means=means, covariances=lambda axes: _projected(model, axes))
 
     def project(self, rows):
-        """Where rows (n, n_features) are shown, (n, 2)."""
+        """Positions (n, 2) of rows (n, n_features) in the plot."""
         return (np.asarray(rows) - self.center) @ self.principal_axes.T
 
     def plot(self, ax=None):
-        """Draw; an ellipse is drawn around 95 % of its Gaussian.
+        """Draw the plot; an ellipse contains 95 % of its Gaussian.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default that of a new figure of pyplot.
+            By default the axes of a new pyplot figure.
 
         Returns
         -------
@@ -133,7 +135,7 @@ class PrincipalAxesDisplay:
         if len(self.group_names) == 1:
             ax.plot(*self.points.T, ".", color="0.65", ms=3, label=self.group_names[0], zorder=0)
         else:
-            around = of_means = "black"  # colours are those of the groups
+            around = of_means = "black"  # colours are used for the groups
             draw_groups(ax, self.points, self.groups, self.group_names)
         few = len(self.means) <= 30
         if self.covariances is not None:
@@ -155,7 +157,7 @@ class PrincipalAxesDisplay:
 
 
 def _leading_axes(centred):
-    """Two orthonormal axes (2, D), the largest entry of each positive, and their shares in the variance."""
+    """Two orthonormal axes (2, D), with positive largest entries, and their explained variance ratios."""
     n, D = centred.shape
     if n >= D:
         values, vectors = np.linalg.eigh(centred.T @ centred)
@@ -169,7 +171,7 @@ def _leading_axes(centred):
 
 
 def _projected(model, axes):
-    """(K, 2, 2) the covariances of a model's components along the axes (2, D)."""
+    """(K, 2, 2) covariances of a model's components projected on the axes (2, D)."""
     if hasattr(model, "loadings_"):
         loadings = axes @ np.asarray(model.loadings_)  # (K, 2, q), or (2, q) if common
         noise = np.asarray(model.noise_variance_)  # (K, D) or (D,)

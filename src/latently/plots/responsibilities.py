@@ -1,4 +1,4 @@
-"""To which component each row belongs, and how surely: one picture of all rows."""
+"""Responsibilities of all rows as an image."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _MOST_COLUMNS = 500  # of the image
 class ResponsibilitiesDisplay:
     """Probabilities of the components or classes of all rows, as an image.
 
-    Rows run from left to right, those of one component side by side, the surest first; so what is uncertain
-    stands at the right end of each block, and other components it may come from are seen above and below.
-    Uncertain rows have a mark above the image.
+    Rows run from left to right, grouped by component and sorted by decreasing certainty: uncertain rows are
+    at the right end of each block, and their alternative components are visible above and below. Uncertain
+    rows are marked above the image.
 
     Parameters
     ----------
     responsibilities : array-like of shape (n_samples, n_components)
     names : list of str
-        Of the components or classes.
+        Names of the components or classes.
     sure_from : float, default=0.9
-        Rows whose most probable component has less are uncertain.
+        Rows whose largest responsibility is smaller are uncertain.
 
     Attributes
     ----------
@@ -32,11 +32,11 @@ class ResponsibilitiesDisplay:
     components : ndarray of shape (n_samples,)
         The most probable component of each row.
     uncertain : ndarray of shape (n_samples,)
-        Whether its probability is below `sure_from`.
+        Whether the largest responsibility is below `sure_from`.
     order : ndarray of shape (n_samples,)
-        The rows as they are drawn, from left to right.
+        Indices of the rows from left to right.
     axes_, figure_ : list of matplotlib axes, and their figure
-        What was drawn on, after `plot`.
+        Axes and figure of the plot, after `plot`.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class ResponsibilitiesDisplay:
             raise ValueError(f"sure_from must be a probability from 0 to 1, not {sure_from!r}")
         if self.responsibilities.ndim != 2 or self.responsibilities.shape[1] != len(self.names):
             raise ValueError(
-                f"responsibilities must have a column for each of the {len(self.names)} names, not shape "
+                f"responsibilities must have one column for each of the {len(self.names)} names, not shape "
                 f"{self.responsibilities.shape}"
             )
         self.components = self.responsibilities.argmax(axis=1)
@@ -70,7 +70,7 @@ class ResponsibilitiesDisplay:
 
     @classmethod
     def from_estimator(cls, model, X, *, sure_from=0.9):
-        """The probabilities that a fitted model gives rows.
+        """Compute the responsibilities of rows with a fitted model.
 
         Parameters
         ----------
@@ -85,19 +85,19 @@ class ResponsibilitiesDisplay:
         """
         if not hasattr(model, "predict_proba"):
             raise TypeError(
-                "ResponsibilitiesDisplay needs a model with predict_proba, and this "
+                "ResponsibilitiesDisplay needs a model with predict_proba, but "
                 f"{type(model).__name__} has none"
             )
         resp = np.asarray(model.predict_proba(X))
         return cls(resp, names=group_names(opened(model)[0], resp.shape[1]), sure_from=sure_from)
 
     def plot(self, ax=None):
-        """Draw.
+        """Draw the plot.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default that of a new figure of pyplot.
+            By default the axes of a new pyplot figure.
 
         Returns
         -------
@@ -109,7 +109,7 @@ class ResponsibilitiesDisplay:
         image = ax.imshow(
             self._drawn().T,
             extent=(-0.5, n_rows - 0.5, n_components - 0.5, -0.5),
-            norm=PowerNorm(0.5, 0.0, 1.0),  # small probabilities are to be seen as well
+            norm=PowerNorm(0.5, 0.0, 1.0),  # make small probabilities visible
             cmap="Blues",
             aspect="auto",
             interpolation="nearest",
@@ -133,7 +133,7 @@ class ResponsibilitiesDisplay:
             clip_on=False,
         )
         ax.set_xlim(-0.5, n_rows - 0.5)
-        ax.set_xlabel("rows by component, the surest first")
+        ax.set_xlabel("rows by component, most certain first")
         share = f"{len(places)} of {n_rows} rows are uncertain (below {self.sure_from:g})"
         ax.set_title(share, fontsize=10, color="#B04A00" if len(places) else "black", pad=14)
         ax.tick_params(axis="y", length=0)
@@ -144,7 +144,7 @@ class ResponsibilitiesDisplay:
         return self
 
     def _drawn(self):
-        """Responsibilities from left to right; where rows are too many for a picture, means of neighbours."""
+        """Responsibilities from left to right; averages of adjacent rows if there are too many."""
         ordered = self.responsibilities[self.order]
         starts = np.unique(np.linspace(0, len(ordered), _MOST_COLUMNS, endpoint=False).astype(int))
         lengths = np.diff(starts, append=len(ordered))

@@ -1,10 +1,11 @@
-"""A criterion drawn over the grid of a search: numbers first, drawing in `plot`."""
+"""Plot of a criterion over the grid of a search."""
 
 from __future__ import annotations
 
 import io
 from itertools import cycle
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -15,9 +16,9 @@ from matplotlib.patches import Rectangle
 
 from latently.plots._style import MARKERS, colours, readable_on
 
-_IN_A_ROW = 3  # heat maps side by side
+_IN_A_ROW = 3  # heat maps per line
 _HEAT = "viridis"  # dark is best
-_MOST_NUMBERS = 100  # cells of a heat map that are written in as numbers
+_MOST_NUMBERS = 100  # up to this number of cells, values are written in the heat map
 
 
 class SelectionDisplay:
@@ -26,16 +27,16 @@ class SelectionDisplay:
     Parameters
     ----------
     table : pandas.DataFrame
-        A row for each cell.
+        One row per cell.
     parameters : list of str
-        Its columns that make up the grid.
+        Columns with the parameters of the grid.
     column : str
-        Its column to draw.
+        Column to plot.
     label : str
-        What that column is called in the drawing.
+        Label of that column in the plot.
     higher_is_better : bool
     error_column : str, optional
-        The column that holds standard errors, drawn with curves.
+        Column with standard errors, drawn with curves.
 
     Attributes
     ----------
@@ -44,13 +45,13 @@ class SelectionDisplay:
     x_values, y_values : list
     groups : dict of str to ndarray
         The criterion for every combination of the other parameters: an array over `y_values` and `x_values`
-        for heat maps, over `x_values` for curves. NaN where there is no such cell.
+        for heat maps, over `x_values` for curves. NaN for missing cells.
     errors : dict of str to ndarray
-        Standard errors likewise.
+        Standard errors, in the same form.
     best : tuple
-        The group and the position in it of the best cell.
+        Group of the best cell, and its position in the group.
     axes_, figure_ : list of matplotlib axes, and their figure
-        What was drawn on, after `plot`.
+        Axes and figure of the plot, after `plot`.
     """
 
     def __init__(self, table, parameters, column, *, label, higher_is_better, error_column=None):
@@ -59,26 +60,28 @@ class SelectionDisplay:
         values = {name: _distinct(table[name]) for name in parameters}
         varying = [name for name in parameters if len(values[name]) > 1] or parameters[:1]
         numeric = [name for name in varying if all(map(_is_number, values[name]))]
-        numeric.sort(key=lambda name: name != "n_components")  # components run along x
+        numeric.sort(key=lambda name: name != "n_components")  # components on the x axis
         most = max(varying, key=lambda name: len(values[name]))
         self.x_name = numeric[0] if numeric else most
         self.y_name = numeric[1] if len(numeric) > 1 else None
         self.x_values = values[self.x_name]
-        self.y_values = None if self.y_name is None else values[self.y_name]
+        self.y_values = [] if self.y_name is None else values[self.y_name]
         others = [name for name in varying if name not in (self.x_name, self.y_name)]
 
         shape = (len(self.x_values),) if self.y_name is None else (len(self.y_values), len(self.x_values))
-        self.groups, self.errors, self.best = {}, {}, None
+        self.groups: dict[str, Any] = {}
+        self.errors: dict[str, Any] = {}
+        self.best: Any = None
         sign = 1 if higher_is_better else -1
         for row in table.to_dict("records"):
             group = ", ".join(f"{name} = {row[name]}" for name in others)
             scores = self.groups.setdefault(group, np.full(shape, np.nan))
             errors = self.errors.setdefault(group, np.zeros(shape))
-            at = (_position(self.x_values, row[self.x_name]),)
+            at: tuple[Any, ...] = (_position(self.x_values, row[self.x_name]),)
             at = at if self.y_name is None else (_position(self.y_values, row[self.y_name]), *at)
             if (
                 not sign * row[column] <= sign * scores[at]
-            ):  # of cells at one place, the best; NaN is no match
+            ):  # keep the best of several cells at one position; NaN never wins
                 scores[at] = row[column]
                 errors[at] = 0.0 if error_column is None else row[error_column]
             if self.best is None or sign * row[column] > sign * self.best_score:
@@ -90,12 +93,12 @@ class SelectionDisplay:
         return self.groups[group][at]
 
     def plot(self, ax=None):
-        """Draw.
+        """Draw the plot.
 
         Parameters
         ----------
         ax : matplotlib Axes, or one for each heat map, optional
-            By default those of a new figure of pyplot.
+            By default the axes of a new pyplot figure.
 
         Returns
         -------
@@ -106,11 +109,11 @@ class SelectionDisplay:
         axes = list(np.ravel(ax))
         needed = 1 if self.y_name is None else len(self.groups)
         if len(axes) != needed:
-            raise ValueError(f"ax must hold {needed} axes, one for each heat map, not {len(axes)}")
+            raise ValueError(f"ax must be {needed} axes, one per heat map, not {len(axes)}")
         return self._draw(axes)
 
     def svg(self):
-        """The drawing as the bytes of an SVG file."""
+        """The plot as the bytes of an SVG file."""
         figure = Figure(figsize=self._size(), layout="constrained")
         self._draw(self._axes_on(figure))
         file = io.BytesIO()
@@ -118,7 +121,7 @@ class SelectionDisplay:
         return file.getvalue()
 
     def _layout(self):
-        """Rows and columns of axes."""
+        """Numbers of rows and columns of axes."""
         n = 1 if self.y_name is None else len(self.groups)
         return -(-n // _IN_A_ROW), min(n, _IN_A_ROW)
 
@@ -189,14 +192,14 @@ class SelectionDisplay:
         ax.legend(frameon=False, fontsize=9)
 
     def _draw_heat_maps(self, axes):
-        """What the cells lack to the best, on a scale of square roots: differences near the best count."""
+        """Heat map of the gap to the best cell on a square-root scale, which emphasises small gaps."""
         sign = 1 if self.higher_is_better else -1
         gaps = {group: sign * (self.best_score - scores) for group, scores in self.groups.items()}
         finite = np.concatenate([gap[np.isfinite(gap)] for gap in gaps.values()])
         norm = PowerNorm(0.5, 0.0, max(finite.max(), np.finfo(float).tiny))
         for ax, (group, gap) in zip(axes, gaps.items(), strict=True):
             image = ax.imshow(gap, norm=norm, cmap=_HEAT, origin="lower", aspect="auto")
-            ax.set_facecolor("0.88")  # no such cell
+            ax.set_facecolor("0.88")  # missing cell
             ax.set_xticks(range(len(self.x_values)), _texts(self.x_values))
             ax.set_yticks(range(len(self.y_values)), _texts(self.y_values))
             ax.set_xlabel(self.x_name)
@@ -208,7 +211,7 @@ class SelectionDisplay:
                 _write_in(ax, gap, norm)
             if group == self.best[0]:
                 i, j = self.best[1]
-                for colour, width in (("white", 5.0), ("black", 2.2)):  # seen on light and dark cells
+                for colour, width in (("white", 5.0), ("black", 2.2)):  # visible on light and dark cells
                     frame = Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor=colour, linewidth=width)
                     ax.add_patch(frame).set_zorder(3)
         side = "below" if self.higher_is_better else "above"
@@ -219,7 +222,7 @@ class SelectionDisplay:
 
 
 def _write_in(ax, gap, norm):
-    """The numbers of a heat map in its cells."""
+    """Write the values of a heat map in its cells."""
     for (i, j), value in np.ndenumerate(gap):
         if np.isfinite(value):
             colour = readable_on(colormaps[_HEAT](norm(value)))
@@ -228,7 +231,7 @@ def _write_in(ax, gap, norm):
 
 
 def _distinct(column):
-    """The values a parameter takes: numbers by size, others as they come."""
+    """Distinct values of a parameter: numbers sorted, others in order of appearance."""
     values = list({repr(value): value for value in column}.values())
     return sorted(values) if all(map(_is_number, values)) else values
 
@@ -246,6 +249,6 @@ def _texts(values):
 
 
 def _number(value):
-    """Four digits or so."""
+    """About four digits."""
     size = abs(value)
     return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 30 else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""What a model found, as one HTML file to read and to show to others."""
+"""Self-contained HTML reports on fitted models."""
 
 from latently.report._page import Report, report, write_report
 

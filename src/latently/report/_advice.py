@@ -1,4 +1,4 @@
-"""What to do next, where something was found that calls for it."""
+"""Recommended next steps, depending on the results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from latently.report._parts import count, percent
 
-_SMALL = 0.02  # share of rows below which a component is small
+_SMALL = 0.02  # fraction of rows below which a component is small
 _FEW_ROWS = 10
-_DOUBT = 0.9  # probability below which a row lies between components
-_CELLS_PER_PARAMETER = 5  # fewer are few
-_FAR_MORE = 3  # times as many unusual rows as the model itself would draw
+_DOUBT = 0.9  # largest responsibility below which a row is uncertain
+_CELLS_PER_PARAMETER = 5  # fewer observed entries per parameter are few
+_FAR_MORE = 3  # times as many unusual rows as in samples from the model
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Step:
 
 
 def next_steps(facts, grid):
-    """Steps, the most urgent first."""
+    """Steps, most urgent first."""
     found = [
         not_converged(facts),
         edge_of_grid(facts, grid),
@@ -45,8 +45,8 @@ def not_converged(facts):
     if facts.converged:
         return None
     return Step(
-        "Let the fit end",
-        f"The fit stopped after {model.n_iter_} iterations, before it had converged. Go on from where it is:",
+        "Continue the fit",
+        f"The fit stopped after {model.n_iter_} iterations and has not converged. Continue it:",
         f"model.set_params(max_iter={10 * max(model.n_iter_, 100)}, warm_start=True).fit({_data(facts)})",
     )
 
@@ -64,8 +64,8 @@ def edge_of_grid(facts, grid):
         return None  # there cannot be more factors than features
     named = " and ".join(name.removeprefix("n_") for name in beyond)
     return Step(
-        "Search further",
-        f"The best model lies at the edge of the search in {named}, so a better one may lie beyond it:",
+        "Extend the search",
+        f"The best model is at the boundary of the grid in {named}, so a better one may be outside of it:",
         f"select({_call(facts, without=around)}, X, {around})",
     )
 
@@ -75,7 +75,7 @@ def _within(values, others):
 
 
 def _around(facts, grid, name):
-    """Whole numbers around the best one, and more of them beyond an edge."""
+    """Integers around the best one, with more of them beyond a boundary of the grid."""
     values, best = grid.values[name], int(grid.table[name].iloc[0])
     step = max(1, int(np.median(np.diff(values))))
     behind, ahead = {"low": (3, 0), "high": (0, 3)}.get(grid.at_edge.get(name), (1, 1))
@@ -84,7 +84,7 @@ def _around(facts, grid, name):
 
 
 def _call(facts, without=()):
-    """How one would write the estimator, but for some parameters."""
+    """Constructor call of the estimator, without some parameters."""
     given = [f"{name}={value!r}" for name, value in facts.settings.items() if name not in without]
     return f"{type(facts.model).__name__}({', '.join(given)})"
 
@@ -98,9 +98,9 @@ def too_many_parameters(facts):
         return None
     half = "X[::2], y[::2]" if facts.is_classifier else "X[::2]"
     return Step(
-        "Check it on rows it has not seen",
-        f"The model has {m} free parameters for {cells} observed cells, so it may describe these rows better "
-        "than others. Compare the mean log density of rows that were held out with the one above:",
+        "Evaluate on held-out rows",
+        f"The model has {m} free parameters for {cells} observed entries, so it may overfit. Compare the "
+        "mean log density of held-out rows with the one above:",
         f"{_call(facts)}.fit({half}).score_samples(X[1::2]).mean()",
     )
 
@@ -117,9 +117,9 @@ def small_components(facts):
     more = " and others" if len(small) > 5 else ""
     first = small[0]
     return Step(
-        "Look at small components",
-        f"{listed}{more}: so few rows may be a rare group, a few outliers, or an accident of the fit. Look "
-        "at them, and see whether they are found again from other starts:",
+        "Inspect small components",
+        f"{listed}{more}: so few rows may be a rare cluster, a few outliers, or an artefact of the fit. "
+        "Inspect them, and check whether they are found again with other random restarts:",
         f"X[model.predict(X) == {first}]\nmodel.set_params(n_init=50, random_state=1).fit(X)"
         if not facts.is_classifier
         else f"X[model.predict_component(X) == {first}]",
@@ -134,10 +134,9 @@ def unusual_rows(facts):
         return None
     return Step(
         "Check the unusual rows",
-        f"{_rows(unusual.n_below)} {'is' if unusual.n_below == 1 else 'are'} less probable than all but one "
-        "in a thousand that the model itself would draw, where one would expect about "
-        f"{unusual.n_expected:.1f}. They may be errors of measurement, or a group the model has no component "
-        "for:",
+        f"{_rows(unusual.n_below)} {'is' if unusual.n_below == 1 else 'are'} below the 0.1 % quantile "
+        f"of the log density of samples from the model; about {unusual.n_expected:.1f} would be expected. "
+        "They may be measurement errors, or a cluster without a component:",
         f"X[model.score_samples(X) < {unusual.threshold:.4g}]",
     )
 
@@ -148,12 +147,12 @@ def missing_cells(facts):
         return None
     more, code = "", ""
     if "sample" in inspect.signature(facts.model.impute).parameters:
-        more = ", or draw several versions, whose spread shows how sure it is"
+        more = ", or draw several imputations, whose spread shows the uncertainty"
         code = "\ndrawn = [model.impute(X, sample=True, random_state=i) for i in range(5)]"
     return Step(
-        "Fill the missing cells",
-        f"{count(total)} cells were not observed. The model can fill them with what it expects{more}:",
-        "filled = model.impute(X)" + code,
+        "Impute the missing entries",
+        f"{count(total)} entries are missing. Impute them by their conditional expectation{more}:",
+        "imputed = model.impute(X)" + code,
     )
 
 
@@ -165,10 +164,10 @@ def doubtful_rows(facts):
     if doubtful < 0.1 * len(facts.X):
         return None
     return Step(
-        "Do not take components for separate groups",
-        f"{_rows(doubtful)} ({percent(doubtful / len(facts.X))}) belong to their component with a "
-        f"probability below {_DOUBT:g}: components overlap. Use the probabilities rather than the "
-        "components, or look for fewer that are further apart:",
+        "Components overlap",
+        f"{_rows(doubtful)} ({percent(doubtful / len(facts.X))}) have a largest responsibility "
+        f"below {_DOUBT:g}. Use the responsibilities rather than hard assignments, or select fewer, better "
+        "separated components:",
         f"model.predict_proba(X)\nselect({_call(facts, without=['n_components'])}, X, {{'n_components': "
         f"{list(range(1, len(groups.names) + 1))[-6:]}}}, criterion='icl')",
     )
@@ -194,9 +193,9 @@ def no_search(facts, grid):
         for name in sizes
     }
     return Step(
-        "Try other sizes",
-        f"Nothing here says that {' and '.join(_words(facts, name) for name in sizes)} "
-        "is the right size. Compare neighbours by BIC, and give the result to the report:",
+        "Compare other model sizes",
+        f"The size of {' and '.join(_words(facts, name) for name in sizes)} has not been "
+        "compared with others. Compare neighbouring sizes by BIC, and pass the result to the report:",
         f"found = select({_call(facts, without=tried)}, X, {tried})\n"
         'write_report("report.html", found.best_, X, selection=found)',
     )
@@ -216,8 +215,8 @@ def keep(facts):
         return None
     uses = [use for use in ("predict", "transform", "score_samples") if hasattr(facts.model, use)]
     return Step(
-        "Keep the model and use it on new rows",
-        "The file holds numbers and text only, no code.",
+        "Save the model and apply it to new rows",
+        "The file contains numbers and text only, no code.",
         'model.save("model.latently")\nmodel = latently.load("model.latently")'
         + "".join(f"\nmodel.{use}(new_rows)" for use in uses[:1]),
     )

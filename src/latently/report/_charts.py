@@ -1,4 +1,4 @@
-"""Charts as SVG. Colours are classes of the style sheet, so that they follow light, dark and print."""
+"""Charts as SVG. Colours are classes of the style sheet, which has light, dark and print versions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 from latently.report._markup import element, join
 
-THIN = "\u202f"  # a space between thousands, which does not break
-_LETTER = 6.4  # width of one at the size of labels
+THIN = "\u202f"  # non-breaking thousands separator
+_LETTER = 6.4  # width of a letter at the font size of labels
 _LONGEST = 30  # letters of a label
 
 
 def swatch(position):
-    """The mark of a group: a colour and, after the eighth, another shape."""
+    """The marker of a group: a colour and, after the eighth group, another shape."""
     return element(
         "svg",
         element("path", d=MARKS[position // 8 % 4], class_=f"c{position % 8}"),
@@ -33,7 +33,7 @@ MARKS = (
 
 
 def shares(parts, described):
-    """A bar parted by colour: (position of the group, share, what it is) for each part."""
+    """A stacked bar of parts (index of the group, fraction, label)."""
     left, drawn = 0.0, []
     for position, share, name in parts:
         if share > 0:
@@ -91,20 +91,20 @@ def heat_map(
     shades=None,
     written=None,
 ):
-    """A table of numbers in shades.
+    """A heat map with numbers.
 
     Parameters
     ----------
     values : ndarray of shape (n_rows, n_columns)
-        What is written; NaN leaves a cell empty.
+        Values written in the cells; NaN leaves a cell empty.
     limit : float, optional
-        The size of value that has the full shade.
+        Absolute value with full shade.
     best : tuple, optional
-        A cell to be framed.
+        Cell to be framed.
     shades : ndarray, optional
-        Shades between 0 and 1, in place of those of the values, which are signed.
+        Shades between 0 and 1, in place of signed shades of the values.
     written : callable, optional
-        How a value is written; by default with two decimals, so that columns line up.
+        Formatter of values; by default two decimals, so that columns line up.
     """
     values = np.asarray(values, dtype=float)
     signed = shades is None
@@ -116,7 +116,7 @@ def heat_map(
     longest = _LETTER * min(_LONGEST, max(map(len, columns)))
     width, height = max(46.0, (widest + 2) * _LETTER), 22.0
     slanted = longest > width
-    slant = 0.72 * longest if slanted else 8.0  # what slanted names take, up and to the right
+    slant = 0.72 * longest if slanted else 8.0  # space for slanted labels, up and to the right
     left = 14 + _LETTER * min(_LONGEST, max(map(len, [*rows, row_axis])))
     top = 38 + slant
     right = left + max(width * len(columns) + slant, _LETTER * len(column_axis))
@@ -178,26 +178,26 @@ def heat_map(
 
 
 def _ink(shade):
-    """Text that can be read on a shade; in between it depends on light and dark."""
+    """Class of text that is readable on a shade; in between it depends on light or dark mode."""
     return "on" if shade > 0.8 else "between" if shade > 0.6 else "off"
 
 
 def label(name, **attributes):
-    """A name at a place; what is too long is cut, and shown in full on hovering."""
+    """A label; if it is too long it is truncated, and shown in full on hovering."""
     if len(name) <= _LONGEST:
         return element("text", name, **attributes)
     return element("text", element("title", name), name[: _LONGEST - 1] + "…", **attributes)
 
 
 def convergence(identifier, history, *, objective):
-    """What the fit climbed, and how much of it was left at every iteration."""
+    """The objective, and its distance to the final value, at every iteration."""
     history = np.asarray(history, dtype=float)
     steps = np.arange(len(history))
     last = history[-1]
     left = np.abs(last - history[:-1])
     left = np.maximum(left, max(1e-12, 1e-12 * abs(last)))
     whole = _Panel(0, "iteration", objective, steps, history)
-    rest = _Panel(380, "iteration", "still to go", steps[:-1], np.log10(left), powers=True)
+    rest = _Panel(380, "iteration", "distance to final value", steps[:-1], np.log10(left), powers=True)
     described = (
         f"From {' to '.join(apart(history[0], last))} in {len(history) - 1} iterations. "
         "On the right, the distance to the last value on a logarithmic scale."
@@ -214,7 +214,7 @@ def convergence(identifier, history, *, objective):
 
 
 class _Panel:
-    """A curve in a frame of 360 by 250."""
+    """A curve in a panel of 360 by 250."""
 
     def __init__(self, shift, x_name, y_name, x, y, powers=False):
         self.shift, self.x_name, self.y_name, self.x, self.y, self.powers = (
@@ -259,14 +259,14 @@ class _Panel:
 
 
 def thinned(x, y, most=400):
-    """Points of a curve, of a long one every so many, and the last."""
+    """Points of a curve, subsampled if it is long, including the last."""
     every = -(-len(x) // most)
     kept = sorted({*range(0, len(x), every), len(x) - 1})
     return [(float(x[i]), float(y[i])) for i in kept]
 
 
 def histogram(identifier, values, *, name, threshold, threshold_name):
-    """Numbers of rows over values, with a line at a threshold."""
+    """Histogram of values, with a line at a threshold."""
     finite = values[np.isfinite(values)]
     low, high = padded(*_range_without_tail(finite, threshold))
     counts, edges = np.histogram(
@@ -322,7 +322,7 @@ def histogram(identifier, values, *, name, threshold, threshold_name):
 
 
 def _range_without_tail(values, threshold):
-    """A range in which the bulk can be seen; what is far below is counted in the first bar."""
+    """A range that shows the bulk; values far below are counted in the first bin."""
     low, high = float(np.min(values)), float(np.max(values))
     middle, quarter = np.quantile(values, [0.5, 0.25])
     farthest = middle - 12 * max(middle - quarter, np.finfo(float).tiny)
@@ -332,9 +332,9 @@ def _range_without_tail(values, threshold):
 
 
 def drawing(identifier, width, height, parts, *, title, described, fluid=False):
-    """The frame of a chart, with a name and a description for those who cannot see it.
+    """The SVG element of a chart, with a title and a description for accessibility.
 
-    One that is fluid shrinks with the page.
+    A fluid chart shrinks with the page.
     """
     return element(
         "svg",
@@ -351,7 +351,7 @@ def drawing(identifier, width, height, parts, *, title, described, fluid=False):
 
 
 def ticks(low, high, about, whole=False):
-    """Round numbers between two."""
+    """Round numbers between two limits."""
     step = 10 ** math.floor(math.log10((high - low) / about))
     step = next(step * m for m in (1, 2, 5, 10) if (high - low) / (step * m) <= about)
     if whole:
@@ -361,7 +361,7 @@ def ticks(low, high, about, whole=False):
 
 
 def tick_labels(found):
-    """Ticks with as many decimals as tell them apart, and no more."""
+    """Tick labels with the fewest decimals that distinguish them."""
     step = found[1] - found[0] if len(found) > 1 else 1.0
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     if digits > 6 or max(map(abs, found), default=0.0) >= 1e6:
@@ -370,14 +370,14 @@ def tick_labels(found):
 
 
 def apart(first, last):
-    """Two numbers with as many decimals as show that they differ."""
+    """Two numbers with enough decimals to show that they differ."""
     gap = abs(last - first)
     digits = min(8, max(2, 1 - math.floor(math.log10(gap)))) if gap > 0 else 2
     return tuple(f"{value:.{digits}f}".replace("-", "−") for value in (first, last))
 
 
 def padded(low, high):
-    """A range a little wider, and never empty."""
+    """A slightly wider range that is never empty."""
     space = 0.04 * (high - low) or max(abs(low), 1.0) * 1e-3
     return low - space, high + space
 
@@ -388,7 +388,7 @@ def decimals(value):
 
 
 def number(value):
-    """A number in as few characters as tell it."""
+    """A number with few characters."""
     value = float(value)
     if not math.isfinite(value):
         return "-∞" if value < 0 else "∞"

@@ -1,6 +1,6 @@
-"""What a fitted model says of rows: plain numbers, of which the pages and charts are made.
+"""Results of a fitted model on rows: the numbers behind the sections and charts.
 
-A model need not offer everything: what it has no method for is None here, and its section is left out.
+Results for which a model has no method are None, and their section is omitted.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
 from latently.metrics import adjusted_rand_score, clustering_accuracy
 
 NO_LABEL = "no label"
-MOST_DIFFERENT = 99.0  # deviations at which a difference is no longer told
-_ROWS_FOR_AXES = 2000  # of which principal axes are found
-_BLOCK = 1 << 22  # entries of X that are looked at in one go
-_RARE = 1e-3  # share of rows drawn from the model that are less probable than what is called unusual
+MOST_DIFFERENT = 99.0  # largest difference that is reported, in standard deviations
+_ROWS_FOR_AXES = 2000  # rows used for principal axes
+_BLOCK = 1 << 22  # entries of X that are processed at once
+_RARE = 1e-3  # quantile of sampled log densities below which a row is unusual
 _DRAWN = 10_000
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows told apart: by components of the model, by classes it predicts, or by labels that were given."""
+    """A grouping of rows: by components, by predicted classes, or by given labels."""
 
     noun: str
     names: list[str]
-    codes: np.ndarray  # (n,) positions in names
+    codes: np.ndarray  # (n,) indices into names
     probabilities: np.ndarray | None = None  # (n, K)
 
     @cached_property
@@ -38,7 +39,7 @@ class Groups:
 
     @property
     def memberships(self):
-        """(n, K) how far each row belongs to each group."""
+        """(n, K) weight of each row in each group."""
         if self.probabilities is not None:
             return self.probabilities
         return (self.codes[:, None] == np.arange(len(self.names))).astype(float)
@@ -46,27 +47,29 @@ class Groups:
 
 @dataclass(frozen=True)
 class Profiles:
-    """Features of groups, over observed cells, rows counting as far as they belong to the group."""
+    """Feature statistics of groups, over observed entries, weighted by membership."""
 
     means: np.ndarray  # (K, D)
     deviations: np.ndarray  # (K, D) within each group
-    differences: np.ndarray  # (K, D) mean less that of the other groups, in pooled within-group deviations
+    differences: (
+        np.ndarray
+    )  # (K, D) mean minus that of the other groups, in pooled within-group standard deviations
 
 
 @dataclass(frozen=True)
 class Agreement:
-    accuracy: float  # share of rows at the best one-to-one assignment of components to classes
+    accuracy: float  # fraction of rows under the best one-to-one matching of components and classes
     adjusted_rand: float
 
 
 @dataclass(frozen=True)
 class Unusual:
-    """Rows by log density, the least probable first."""
+    """Rows by log density, least probable first."""
 
-    rows: np.ndarray  # all that can be compared
-    threshold: float | None  # below which one row in a thousand falls that is drawn from the model itself
+    rows: np.ndarray  # all comparable rows
+    threshold: float | None  # exceeded by all but one in a thousand rows sampled from the model
     n_below: int
-    n_left_out: int  # rows with missing cells, whose densities are of other sets of features
+    n_left_out: int  # rows with missing entries, whose densities are of other sets of features
 
     @property
     def n_expected(self):
@@ -76,12 +79,12 @@ class Unusual:
 @dataclass(frozen=True)
 class Loadings:
     noun: str  # "factor" or "part"
-    tables: dict[str, np.ndarray]  # title -> (D, q), in deviations of the feature
-    raw: np.ndarray  # (D, number of all columns) as the model has them
+    tables: dict[str, np.ndarray]  # title -> (D, q), in standard deviations of the feature
+    raw: np.ndarray  # (D, total number of columns) unscaled
 
 
 class Facts:
-    """A model and rows, and what follows from both. Everything that takes time is worked out once."""
+    """A model, rows, and derived results. Expensive results are cached."""
 
     def __init__(self, model, X, *, feature_names, labels, row_names, image_shape, units=None):
         self.X = checked_rows(model, X)
@@ -97,23 +100,23 @@ class Facts:
         self.classes = None if labels is None else labelled(labels, n, getattr(model, "classes_", None))
 
     def asked(self, method, some=slice(None)):
-        """What a method of the model gives for the rows, or some of them."""
+        """Result of a method of the model for the rows, or some of them."""
         return self._asked(method, self.X[some])
 
     def _asked(self, method, X, model=None):
         with warnings.catch_warnings():
-            # names of features are ours to show; the columns are the model's by agreement
+            # feature names are for display only; the columns are those of the model by contract
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
             return np.asarray(getattr(model or self.model, method)(X))
 
     def drawn(self, n_rows):
-        """Rows that the model draws, always the same."""
+        """Rows sampled from the model with a fixed seed."""
         found = self.model.sample(n_rows, random_state=0)
         return np.asarray(found[0] if isinstance(found, tuple) else found)
 
     @cached_property
     def settings(self):
-        """Parameters of the estimator that are not the default."""
+        """Parameters of the estimator that differ from their defaults."""
         signature = inspect.signature(type(self.model).__init__).parameters
         chosen = {}
         for name, value in self.model.get_params(deep=False).items():
@@ -128,12 +131,12 @@ class Facts:
         """Free parameters of the density; None if the model does not count them."""
         try:
             return self.model.n_parameters() if hasattr(self.model, "n_parameters") else None
-        except TypeError:  # a classifier whose densities do not
+        except TypeError:  # a classifier whose densities do not count them
             return None
 
     @property
     def converged(self):
-        """Whether the fit ended by itself; so do those that take no steps."""
+        """Whether the fit converged; True for fits without iterations."""
         return bool(getattr(self.model, "converged_", True)) or not getattr(self.model, "n_iter_", 0)
 
     def row_name(self, i):
@@ -143,22 +146,22 @@ class Facts:
 
     @cached_property
     def missing(self):
-        """(D,) missing cells of each feature."""
+        """(D,) number of missing entries of each feature."""
         return np.count_nonzero(np.isnan(self.X), axis=0)
 
     @cached_property
     def complete(self):
-        """(n,) whether nothing is missing in a row."""
+        """(n,) whether a row is complete."""
         return ~np.isnan(self.X).any(axis=1)
 
     @cached_property
     def everything(self):
-        """One group of all rows, for means and deviations of features."""
+        """One group of all rows, for means and standard deviations of features."""
         return profiles(self.X, np.ones((len(self.X), 1)))
 
     @cached_property
     def shown(self):
-        """The rows as readers know them."""
+        """The rows in the original units."""
         return self.X * self.scale + self.offset
 
     @property
@@ -177,7 +180,7 @@ class Facts:
 
     @cached_property
     def groups(self):
-        """Components, or the classes that a classifier without components of its own predicts."""
+        """Components, or the predicted classes of a classifier without components."""
         if hasattr(self.model, "predict_component"):
             codes = self.asked("predict_component").astype(int)
             K = max(int(getattr(self.model, "n_components", 1)), codes.max() + 1)
@@ -194,7 +197,7 @@ class Facts:
 
     @property
     def has_groups(self):
-        """Whether rows are told apart at all."""
+        """Whether there is more than one group."""
         return self.groups is not None and len(self.groups.names) > 1
 
     @property
@@ -203,7 +206,7 @@ class Facts:
 
     @cached_property
     def predicted(self):
-        """Classes that a classifier predicts."""
+        """Predicted classes of a classifier."""
         if not self.is_classifier:
             return None
         if self.groups.noun == "predicted class":
@@ -221,14 +224,13 @@ class Facts:
     @cached_property
     def _of_known_class(self):
         """(n,) whether a row has a label."""
-        names = self.classes.names
-        return (
-            self.classes.codes != names.index(NO_LABEL) if NO_LABEL in names else np.full(len(self.X), True)
-        )
+        classes: Any = self.classes
+        names = classes.names
+        return classes.codes != names.index(NO_LABEL) if NO_LABEL in names else np.full(len(self.X), True)
 
     @cached_property
     def share_predicted_right(self):
-        """Of the rows with labels, for a classifier."""
+        """Fraction of labelled rows that a classifier predicts correctly."""
         if self.predicted is None or self.classes is None or not self._of_known_class.any():
             return None
         said = np.array(self.predicted.names, dtype=object)[self.predicted.codes]
@@ -237,7 +239,7 @@ class Facts:
 
     @cached_property
     def agreement(self):
-        """Of components with the labels of rows."""
+        """Agreement of components with the labels of rows."""
         if (
             self.classes is None
             or self.is_classifier
@@ -249,12 +251,12 @@ class Facts:
         return Agreement(clustering_accuracy(*both), adjusted_rand_score(*both))
 
     def strongest(self, scores, most):
-        """Positions of the features of highest scores (D,), in the order of the data."""
+        """Indices of the features with the highest scores (D,), in the order of the data."""
         return np.sort(np.argsort(-scores, kind="stable")[:most])
 
     @cached_property
     def informative(self):
-        """(D,) how far a feature sets some group apart; how much it varies where there are no groups."""
+        """(D,) largest difference of a feature between groups, or its standard deviation without groups."""
         if self.profiles is None:
             return self.deviation
         filled = self.groups.sizes > 0
@@ -268,7 +270,7 @@ class Facts:
 
     @cached_property
     def scores(self):
-        """(n,) log densities, or a bound of them where the model has no better; None if it has neither."""
+        """(n,) log densities, or a lower bound if they are not available; None if there is neither."""
         return self._scored[1]
 
     @cached_property
@@ -277,7 +279,7 @@ class Facts:
             return "log density", None
         try:
             return "log density", self.asked("score_samples")
-        except ValueError:  # it has none for these rows, such as one with too many states to be added up
+        except ValueError:  # not available, for example if there are too many states to sum over
             if hasattr(self.model, "bound"):
                 return "bound of the log density", self.asked("bound")
             return "log density", None
@@ -307,12 +309,12 @@ class Facts:
 
     @cached_property
     def flat(self):
-        """The model of one layer that a deep one amounts to; the model itself if it has no layers."""
+        """The equivalent single-layer model of a deep one; the model itself if it has no layers."""
         return self.model.collapse() if hasattr(self.model, "collapse") else self.model
 
     @cached_property
     def factors(self):
-        """(n, q) what `transform` gives, None if there is no such."""
+        """(n, q) result of `transform`; None if there is none."""
         if not hasattr(self.flat, "transform"):
             return None
         found = self._asked("transform", self.X, self.flat)
@@ -349,7 +351,7 @@ class Facts:
 
     @cached_property
     def loadings(self):
-        """Loadings of factors in deviations of the features, for a deviation of the factor."""
+        """Loadings in standard deviations of the features, per standard deviation of the factor."""
         D = self.X.shape[1]
         unit = np.where(self.deviation > 0, self.deviation, 1.0)[:, None]
         parts = getattr(self.model, "components_", None)
@@ -368,7 +370,7 @@ class Facts:
         return Loadings("factor", tables, np.concatenate(list(loadings), axis=1))
 
     def _factor_deviation(self):
-        """(q,) of common factors; one where the model has them standard normal."""
+        """(q,) standard deviations of common factors; one if they are standard normal in the model."""
         means = getattr(self.flat, "latent_means_", None)
         if means is None:
             return 1.0
@@ -382,7 +384,7 @@ class Facts:
 
     @cached_property
     def noise_share(self):
-        """The share of the features' variances that the model calls noise, on average; None if not known."""
+        """Mean fraction of the features' variances that is noise under the model; None if not known."""
         noise = getattr(self.flat, "noise_variance_", None)
         if noise is None or np.shape(noise)[-1:] != self.deviation.shape:
             return None
@@ -397,7 +399,7 @@ class Facts:
         )
 
 
-# -- what the user gave ---------------------------------------------------------------------------------
+# -- validation of arguments ---------------------------------------------------------------------------------
 
 
 def checked_rows(model, X):
@@ -410,19 +412,19 @@ def checked_rows(model, X):
     if rows.shape[1] != D:
         raise ValueError(f"X has {rows.shape[1]} features, but {type(model).__name__} was fitted to {D}")
     if np.isinf(rows).any():
-        raise ValueError("X contains infinity; write NaN for cells that are missing")
+        raise ValueError("X contains infinity; use NaN for missing entries")
     return rows
 
 
 def checked_names(name, names, n):
     names = [str(entry) for entry in names]
     if len(names) != n:
-        raise ValueError(f"{name} must hold {n} names, not {len(names)}")
+        raise ValueError(f"{name} must have {n} names, not {len(names)}")
     return names
 
 
 def checked_units(units, D):
-    """Offset and scale (D,) that lead from the model's units to those that readers know."""
+    """Offset and scale (D,) that convert the model's units to the original units."""
     if units is None:
         return np.zeros(D), np.ones(D)
     try:
@@ -430,7 +432,7 @@ def checked_units(units, D):
     except (TypeError, ValueError):
         raise ValueError(f"units must be an offset and a scale for each of the {D} features") from None
     if not (np.isfinite(offset).all() and np.isfinite(scale).all() and (scale > 0).all()):
-        raise ValueError("units must be finite offsets, and scales that are positive")
+        raise ValueError("units must be finite offsets and positive scales")
     return offset, scale
 
 
@@ -440,17 +442,17 @@ def checked_image_shape(shape, D):
     shape = tuple(int(side) for side in shape)
     if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)) or min(shape) < 1 or np.prod(shape) != D:
         raise ValueError(
-            f"image_shape must be (height, width), or (height, width, 3) for colours, of {D} values in all, "
-            f"not {shape}"
+            f"image_shape must be (height, width), or (height, width, 3) for colours, with {D} values in "
+            f"total, not {shape}"
         )
     return shape
 
 
 def labelled(labels, n, order=None):
-    """Groups of rows with equal labels; those that are None, NaN or empty make one of their own, the last."""
+    """Groups of rows with equal labels; missing labels (None, NaN or empty) are the last group."""
     labels = list(np.asarray(labels, dtype=object))
     if len(labels) != n:
-        raise ValueError(f"labels must hold one label for each of the {n} rows, not {len(labels)}")
+        raise ValueError(f"labels must have one label for each of the {n} rows, not {len(labels)}")
     shown = [_label(label) for label in labels]
     known = [_label(label) for label in ([] if order is None else order)]
     numbers = all(isinstance(label, Real) for label in labels if _label(label) is not None)
@@ -464,7 +466,7 @@ def labelled(labels, n, order=None):
 
 
 def _label(label):
-    """How a label is shown; None for one that is missing."""
+    """Text of a label; None if it is missing."""
     if label is None or label != label or label == "":
         return None
     if isinstance(label, (float, np.floating)):
@@ -473,11 +475,11 @@ def _label(label):
 
 
 def profiles(X, memberships):
-    """Means and deviations of features in groups to which rows belong with weights (n, K)."""
+    """Means and standard deviations of features in groups with membership weights (n, K)."""
     shift = np.nan_to_num(X[np.argmax(~np.isnan(X), axis=0), np.arange(X.shape[1])])  # close to the data
     K, D = memberships.shape[1], X.shape[1]
     weight, total, square = np.zeros((K, D)), np.zeros((K, D)), np.zeros((K, D))
-    for second in (False, True):  # squares are taken about the means, once these are known
+    for second in (False, True):  # second pass: squares about the means
         means = np.divide(total, weight, out=np.zeros_like(total), where=weight > 0)
         for rows in _blocks(*X.shape):
             observed = ~np.isnan(X[rows])

@@ -1,4 +1,4 @@
-"""Sections on what the model found in the rows."""
+"""Sections on the results of the model."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from latently.report._parts import (
 )
 from latently.report._points import MOST_POINTS, axes_of, points
 
-_MOST_COMPONENTS = 6  # whose loadings are shown
+_MOST_COMPONENTS = 6  # components whose loadings are shown
 _MOST_UNUSUAL = 12
 _IN_A_LINE = 12  # images
 _MOST_IMAGES = 60
 _MOST_TRAITS = 4
-_FAINT = 0.5  # deviations below which a difference is not worth a word
+_FAINT = 0.5  # standard deviations below which a difference is not mentioned
 
 
-# -- the rows in a plane --------------------------------------------------------------------------------
+# -- projection of rows ---------------------------------------------------------------------------------
 
 
 def scatter(facts):
@@ -43,18 +43,22 @@ def scatter(facts):
     text = f"Each point is a row, drawn at its {x_name} and {y_name}. "
     if on_principal_axes and facts.each_has_its_own_factors:
         text += (
-            "Each component has factors of its own, which cannot share a plane, so these are principal axes "
+            "Each component has its own factors, which have no common plane, so these are the principal axes "
         )
     elif on_principal_axes:
-        text += "The model has no plane of its own to draw, so these are principal axes "
+        text += "The model has no factors to plot, so these are the principal axes "
     if on_principal_axes:
-        text += f"of the {'images' if facts.image_shape else 'features, taken in standard deviations'}. "
+        text += f"of the {'images' if facts.image_shape else 'standardised features'}. "
     elif facts.profiles is not None and facts.factors.shape[1] > 2:
-        text += f"Of the {plural(facts.factor_noun)}, these two tell {plural(facts.groups.noun)} apart best. "
+        text += (
+            f"Of the {plural(facts.factor_noun)}, these two separate the {plural(facts.groups.noun)} best. "
+        )
     if len(rows) < len(facts.X):
-        text += f"Of {count(len(facts.X))} rows {count(MOST_POINTS)} are drawn, among them the most unusual. "
-    needs = "The points need a browser that runs scripts; the table below tells where groups lie."
-    hint = "Click a group to see it alone. Drag to move; Ctrl and the wheel, or + and −, to zoom."
+        text += (
+            f"Of {count(len(facts.X))} rows {count(MOST_POINTS)} are drawn, including the most unusual ones. "
+        )
+    needs = "The plot needs a browser with JavaScript; the table below lists the positions of the groups."
+    hint = "Click a group to isolate it. Drag to pan; Ctrl and the mouse wheel, or + and −, to zoom."
     body = [
         element("p", text),
         element("noscript", element("p", needs)),
@@ -71,7 +75,7 @@ def scatter(facts):
         where_groups_lie(facts, [axes[i] for i in first]),
         script_data("rows", payload),
     ]
-    return Section("scatter", "The rows in a plane", join(body))
+    return Section("scatter", "Projection of the rows", join(body))
 
 
 def controls(payload):
@@ -91,8 +95,8 @@ def controls(payload):
     return element(
         "div",
         element("label", "Colour ", element("select", *colours, id="colour")),
-        element("label", "Across ", axis_menu("across", across)),
-        element("label", "Up ", axis_menu("up", up)),
+        element("label", "x axis ", axis_menu("across", across)),
+        element("label", "y axis ", axis_menu("up", up)),
         element(
             "span",
             element("button", "+", type="button", id="closer", aria_label="Zoom in"),
@@ -105,10 +109,10 @@ def controls(payload):
 
 
 def canvases(n_points):
-    """One for the points, and over it one for axes, which also takes the focus."""
+    """A canvas for the points, and one above it for the axes, which also takes the focus."""
     described = (
         f"Scatter of {several(n_points, 'row')}. Arrow keys go from point to point, plus and minus zoom, "
-        "Enter shows the group of a point alone, Escape shows all again."
+        "Enter isolates the group of a point, Escape shows all again."
     )
     return element(
         "div",
@@ -120,7 +124,7 @@ def canvases(n_points):
 
 
 def where_groups_lie(facts, axes):
-    """For those who cannot see the points."""
+    """Table of group positions, for accessibility."""
     groups = facts.groups or facts.classes
     codes = np.zeros(len(facts.X), dtype=int) if groups is None else groups.codes
     names = ["all rows"] if groups is None else groups.names
@@ -131,8 +135,8 @@ def where_groups_lie(facts, axes):
             places = [f"{number(np.mean(values[own]))} ± {number(np.std(values[own]))}" for _, values in axes]
             cells = [element("td", text, class_="number") for text in (count(own.sum()), *places)]
             lines.append(element("tr", element("th", name, scope="row"), *cells))
-    heads = ["group", "rows", *(f"{name}, mean ± deviation" for name, _ in axes)]
-    return table("Where the points lie", heads, lines, folded=True)
+    heads = ["group", "rows", *(f"{name}, mean ± standard deviation" for name, _ in axes)]
+    return table("Positions of the groups", heads, lines, folded=True)
 
 
 # -- groups ---------------------------------------------------------------------------------------------
@@ -159,9 +163,9 @@ def components(facts):
         if facts.classes is not None:
             cells.append(element("td", composition(facts.classes, own), class_="wide"))
         lines.append(element("tr", *cells))
-    heads = [groups.noun, "rows", "share", ""]
+    heads = [groups.noun, "rows", "fraction", ""]
     heads += ["certainty"] if groups.probabilities is not None else []
-    heads += ["classes in it"] if facts.classes is not None else []
+    heads += ["classes"] if facts.classes is not None else []
     text = (
         f"The largest of {several(len(order), groups.noun)} has {percent(groups.sizes.max() / n)} of the "
         f"rows, the smallest {percent(groups.sizes.min() / n)}."
@@ -169,8 +173,8 @@ def components(facts):
     if groups.probabilities is not None:
         certain = np.mean(groups.probabilities.max(axis=1) >= 0.9)
         text += (
-            f" {percent(certain)} of the rows belong to theirs with a probability of at least 0.9. Certainty "
-            "is the mean of this probability over the rows of a component."
+            f" {percent(certain)} of the rows have a largest responsibility of at least 0.9. Certainty "
+            "is the mean largest responsibility of the rows of a component."
         )
     caption = f"{plural(groups.noun).capitalize()} by size"
     if len(order) > MOST_GROUPS:
@@ -200,14 +204,14 @@ def profiles(facts):
     shown = np.sort(np.argsort(-groups.sizes, kind="stable")[:MOST_GROUPS])
     shown = shown[groups.sizes[shown] > 0].tolist()
     explained = (
-        f"The number compares the mean of a feature in one {groups.noun} with its mean in all other rows, in "
-        "standard deviations within groups. At 1 the two means are one such deviation apart, so that the "
-        "rows still overlap; above 3 the feature alone nearly tells them apart. It describes and is no test, "
-        "since the groups were found in the same rows."
+        f"The numbers compare the mean of a feature in one {groups.noun} with its mean in all other rows, in "
+        "within-group standard deviations. At 1 the two means are one such deviation apart, so that the "
+        "rows still overlap; above 3 the feature alone nearly separates them. The numbers are descriptive, "
+        "not a test, since the groups were estimated from the same rows."
     )
     draw = profile_images if facts.image_shape else profile_map
     body = [element("p", explained), *draw(facts, groups, differences, shown)]
-    return Section("profiles", f"What sets each {groups.noun} apart", join(body))
+    return Section("profiles", f"Distinguishing features of each {groups.noun}", join(body))
 
 
 def profile_images(facts, groups, differences, shown):
@@ -239,15 +243,15 @@ def profile_map(facts, groups, differences, shown):
     chosen = facts.strongest(facts.informative, MOST_FEATURES)
     caption = f"Difference of means, {groups.noun} against the rest."
     if len(chosen) < facts.X.shape[1]:
-        caption += f" The {len(chosen)} of {count(facts.X.shape[1])} features that differ most somewhere."
-    title = f"Features that set each {groups.noun} apart"
+        caption += f" The {len(chosen)} of {count(facts.X.shape[1])} features that differ most."
+    title = f"Distinguishing features of each {groups.noun}"
     chart = charts.heat_map(
         "profiles-map",
         differences[np.ix_(shown, chosen)].T,
         [facts.feature_names[j] for j in chosen],
         [short(groups.names[k]) for k in shown],
         title=title,
-        described="Positive where the feature is higher in the group than elsewhere, negative where lower.",
+        described="Positive if the feature is higher in the group than in other groups, negative if lower.",
         row_axis="feature",
         column_axis=groups.noun,
         limit=min(4.0, float(np.max(np.abs(differences[shown])))),
@@ -256,7 +260,7 @@ def profile_map(facts, groups, differences, shown):
 
 
 def traits(facts, k):
-    """What is most different about a group, in words."""
+    """The most distinguishing features of a group, in words."""
     own = facts.profiles.differences[k]
     strongest = np.argsort(-np.abs(own), kind="stable")[:_MOST_TRAITS]
     said = [
@@ -265,7 +269,7 @@ def traits(facts, k):
         if abs(own[j]) >= _FAINT
     ]
     if not said:
-        return "no feature differs by half a deviation; it is told by how features go together."
+        return "no feature differs by half a standard deviation; the group differs in correlations only."
     return ", ".join(said) + "."
 
 
@@ -308,25 +312,23 @@ def loading_maps(facts, found):
     chosen = facts.strongest(strength, MOST_FEATURES)
     if found.noun == "factor":
         text = (
-            "How far each feature moves, in its own standard deviations, when a factor rises by one of its. "
-            "Features with large numbers in the same column go together; of opposite sign, one falls as the "
-            "other rises."
+            "The change of each feature, in its standard deviations, when a factor increases by one standard "
+            "deviation. Features with large loadings on the same factor are correlated, negatively if the "
+            "signs differ."
         )
         if found.raw.shape[1] > 1:
             text += (
-                " Factors can be turned without changing the model, so look at what loads together rather "
-                "than at single numbers."
+                " Factors can be rotated without changing the model, so interpret patterns of loadings "
+                "rather than single numbers."
             )
     else:
-        text = "What each part adds to a feature, in standard deviations of the feature."
+        text = "The contribution of each part to a feature, in standard deviations of the feature."
     if len(chosen) < facts.X.shape[1]:
         text += (
             f" Of {count(facts.X.shape[1])} features, the {len(chosen)} with the largest numbers are shown."
         )
     if len(titles) < len(found.tables):
-        text += (
-            f" Of {len(found.tables)} of these maps, those of the {len(titles)} largest components are shown."
-        )
+        text += f" Of {len(found.tables)} components, the {len(titles)} largest are shown."
     yield element("p", text)
     maps = []
     for i, (title, values) in enumerate(tables.items()):
@@ -361,21 +363,21 @@ def images(facts):
 
 
 def image_lines(facts, black):
-    """Rows, how many of them in a line, and what they are."""
+    """Rows, number of images per line, alternative text and caption."""
     n, D = facts.X.shape
     means = getattr(facts.model, "means_", None)
     if means is not None and np.shape(means)[-1] == D:
         means = np.reshape(means, (-1, D))[:_MOST_IMAGES]
-        yield means, min(_IN_A_LINE, len(means)), "Means", "Means of the components, in their order."
+        yield means, min(_IN_A_LINE, len(means)), "Means", "Means of the components, in order."
     if hasattr(facts.model, "reconstruct"):
         some = np.sort(np.random.default_rng(0).choice(n, min(_IN_A_LINE, n), replace=False))
         both = np.concatenate([np.nan_to_num(facts.X[some], nan=black), facts.asked("reconstruct", some)])
-        caption = "Above, rows drawn at random; below, what the model makes of them."
+        caption = "Above, random rows; below, their reconstructions."
         yield both, len(some), "Rows and their reconstructions", caption
     if hasattr(facts.model, "sample"):
         drawn = facts.drawn(2 * _IN_A_LINE)
-        caption = "Images that the model made up, drawn from its density."
-        yield drawn, _IN_A_LINE, "Images drawn from the model", caption
+        caption = "Images sampled from the model."
+        yield drawn, _IN_A_LINE, "Images sampled from the model", caption
 
 
 # -- unusual rows ---------------------------------------------------------------------------------------
@@ -385,20 +387,22 @@ def unusual(facts):
     found = facts.unusual
     if found is None or len(found.rows) < 2 or not np.isfinite(facts.scores[found.rows]).any():
         return None
-    text = f"The {facts.score_name} of a row says how well it fits in with what the model has learnt. "
+    text = f"The {facts.score_name} of a row measures how well it agrees with the model. "
     if found.threshold is not None:
         text += (
-            f"Of rows that the model draws itself, one in a thousand is below {number(found.threshold)}. Of "
-            f"these {count(len(found.rows))} rows, {count(found.n_below)} "
+            f"Of rows sampled from the model, one in a thousand is below {number(found.threshold)}. Of the "
+            f"{count(len(found.rows))} rows, {count(found.n_below)} "
             f"{'is' if found.n_below == 1 else 'are'}; about {found.n_expected:.1f} would be expected. "
         )
     if found.n_left_out:
         text += (
-            f"Left out here are {several(found.n_left_out, 'row')} with missing cells: the density of fewer "
+            f"Excluded are {several(found.n_left_out, 'row')} with missing entries: the density of fewer "
             "features is on another scale. "
         )
     elif not facts.complete.all():
-        text += "Rows with missing cells have the density of fewer features, and cannot quite be compared. "
+        text += (
+            "Rows with missing entries have the density of fewer features and are not strictly comparable. "
+        )
     chart = charts.histogram(
         "density",
         facts.scores[found.rows],
@@ -428,7 +432,7 @@ def unusual_table(facts, rows):
     heads = ["row", facts.score_name]
     heads += [facts.groups.noun] if facts.has_groups else []
     heads += ["class"] if facts.classes is not None else []
-    heads += ["furthest from its group"] if facts.image_shape is None else []
+    heads += ["most unusual features"] if facts.image_shape is None else []
     lines = []
     for i in rows.tolist():
         cells = [
@@ -447,7 +451,7 @@ def unusual_table(facts, rows):
 
 
 def oddities(facts, i):
-    """The features of a row that are furthest from the mean of its group, in deviations there."""
+    """Features of a row furthest from the mean of its group, in standard deviations of the group."""
     of_group, k = (facts.everything, 0) if facts.profiles is None else (facts.profiles, facts.groups.codes[i])
     gap = np.nan_to_num(facts.X[i] - of_group.means[k])
     deviation = of_group.deviations[k]

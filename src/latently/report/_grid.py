@@ -1,4 +1,4 @@
-"""A search over models, as the report tells it."""
+"""The grid of a search, for the report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from latently.selection.result import CRITERIA, Criterion
+from latently.selection import CRITERIA, Criterion
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,13 @@ class Grid:
     table: Any  # pandas.DataFrame, best first
     parameters: list[str]
     criterion: Criterion
-    values: dict[str, list[Any]]  # of every parameter that took several whole numbers, ascending
-    at_edge: dict[str, str]  # parameter -> "low" or "high", where the best took the first or last of them
-    display: Any  # the numbers behind the plot; None without matplotlib, in whose package these are
+    values: dict[str, list[Any]]  # values of every parameter with several integers, ascending
+    at_edge: dict[str, str]  # parameter -> "low" or "high", if the best has the first or last of them
+    display: Any  # the numbers behind the plot; None without matplotlib
 
 
 def grid_of(selection):
-    """From the result of `latently.selection.select`, or its table alone."""
+    """The grid of a result of `latently.selection.select`, or of its table alone."""
     if selection is None:
         return None
     table = getattr(selection, "table_", selection)
@@ -35,7 +35,7 @@ def grid_of(selection):
     parameters = columns[: columns.index("log_likelihood")]
     ranked = table[table["rank"].notna()].sort_values("rank", kind="stable")
     if not len(ranked):
-        raise ValueError("selection has no model that could be fitted; leave it out")
+        raise ValueError("selection has no fitted model; omit it")
     name = getattr(selection, "criterion", None)
     criterion = CRITERIA[name] if name in CRITERIA else _criterion_of(ranked)
     values, at_edge = {}, {}
@@ -54,21 +54,21 @@ def grid_of(selection):
 
 
 def _criterion_of(ranked):
-    """The one that puts the rows in the order of their ranks."""
-    for criterion in (CRITERIA[name] for name in ("log_likelihood", "bic", "icl", "aic")):
+    """The criterion that is consistent with the ranks."""
+    for criterion in sorted(CRITERIA.values(), key=lambda each: each.held_out is None):  # a column by choice
         if criterion.column in ranked:
             steps = np.diff(ranked[criterion.column].to_numpy(dtype=float))
             if np.all(steps <= 0 if criterion.higher_is_better else steps >= 0):
                 return criterion
-    raise ValueError("the ranks in the table of selection do not follow from one of its criteria")
+    raise ValueError("the ranks in the table of selection are not consistent with any of its criteria")
 
 
 def _display(ranked, parameters, criterion):
     try:
         from latently.plots.selection import SelectionDisplay
-    except ImportError:  # matplotlib is not needed for anything else here
+    except ImportError:  # matplotlib is not needed otherwise
         return None
-    error = "held_out_standard_error" if criterion.higher_is_better else None
+    error = "held_out_standard_error" if criterion.held_out else None
     return SelectionDisplay(
         ranked,
         parameters,

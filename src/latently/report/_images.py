@@ -1,4 +1,4 @@
-"""Rows that are images, as one PNG file for all of them."""
+"""Rows that are images, as one PNG file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _GAP = 1  # pixels between images
 def sprite(rows, image_shape, *, n_columns, limits):
     """The images in lines of `n_columns`, bright where values are high, as RGBA levels (height, width, 4).
 
-    With `limits` of None values are signed: zero is white, above is blue and below orange, and those of the
-    colours of a pixel are averaged.
+    If `limits` is None, values are signed: zero is white, positive blue and negative orange, and the colour
+    channels of a pixel are averaged.
     """
     height, width = image_shape[:2]
     images = np.asarray(rows, dtype=float).reshape(-1, height, width, *(image_shape[2:] or (1,)))
     n_lines = -(-len(images) // n_columns)
-    # nothing is seen between images, whatever the paper
+    # transparent between images
     canvas = np.zeros((n_lines * (height + _GAP) - _GAP, n_columns * (width + _GAP) - _GAP, 4), np.uint8)
     for i, image in enumerate(images):
         top, left = (i // n_columns) * (height + _GAP), (i % n_columns) * (width + _GAP)
@@ -33,7 +33,9 @@ def sprite(rows, image_shape, *, n_columns, limits):
 def _bright(image, limits):
     low, high = limits
     level = np.clip((image - low) / max(high - low, np.finfo(float).tiny), 0, 1)
-    return np.round(255 * level * np.ones(3)).astype(np.uint8)  # grey images have one level for all three
+    return np.round(255 * level * np.ones(3)).astype(
+        np.uint8
+    )  # grey images have the same level in all channels
 
 
 def _signed(image):
@@ -44,7 +46,7 @@ def _signed(image):
 
 
 def data_uri(pixels):
-    """RGBA levels (height, width, 4) as the address of a PNG file that is within the address."""
+    """RGBA levels (height, width, 4) as a data URI of a PNG file."""
     return "data:image/png;base64," + base64.b64encode(_png(pixels)).decode("ascii")
 
 

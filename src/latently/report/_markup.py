@@ -1,4 +1,4 @@
-"""HTML that cannot be broken by what is in the data: text is escaped unless it was made here."""
+"""Safe HTML: text is escaped unless it is markup created here."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from html import escape
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
 
 def text(value):
-    """A value as HTML: markup as it is, anything else escaped."""
+    """A value as HTML: markup unchanged, anything else escaped."""
     if isinstance(value, Markup):
         return value
-    # names of files may hold halves of characters, which no page can
+    # file names may contain lone surrogates, which cannot be encoded
     return Markup(escape(str(value).encode("utf-8", "replace").decode("utf-8")))
 
 
@@ -33,8 +33,8 @@ _SHAPES = {"rect", "line", "path", "circle", "use"}
 def element(tag, *children, **attributes):
     """<tag attribute="...">children</tag>.
 
-    Attributes are written with - for _ and may end in _ where Python has the word for itself; those that are
-    None or False are left out, True stands without a value.
+    Attributes are written with - for _ and may end in _ to avoid Python keywords; those that are None or
+    False are omitted, True is written without a value.
     """
     written = []
     for name, value in attributes.items():
@@ -51,12 +51,12 @@ def element(tag, *children, **attributes):
 
 
 def _short(value):
-    """Coordinates with no more digits than a screen shows."""
+    """Coordinates rounded to screen precision."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
 
 
 def script_data(identifier, value):
-    """A value for scripts, as JSON in which nothing can be taken for markup."""
+    """A value for scripts, as JSON that cannot be interpreted as markup."""
     encoded = json.dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII, so no U+2028 either
     for character in "<>&":
         encoded = encoded.replace(character, f"\\u{ord(character):04x}")
@@ -64,5 +64,5 @@ def script_data(identifier, value):
 
 
 def source_hash(source):
-    """How a Content-Security-Policy names an inline style or script."""
+    """Hash by which a Content-Security-Policy allows an inline style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode('utf-8')).digest()).decode('ascii')}'"

@@ -1,9 +1,10 @@
-"""Sections on what the model was fitted to, what it is, and how it came about."""
+"""Sections on the data, the model, its selection and its fit."""
 
 from __future__ import annotations
 
 import inspect
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +25,14 @@ from latently.report._parts import (
     table,
     words,
 )
+from latently.selection.criteria import OF_ALL_ROWS
 
 _MOST_MODELS = 12
-_MOST_LINES = 15  # of a table that stands open
+_MOST_LINES = 15  # of a table that is not folded
 
 
 def lead(facts, grid):
-    """The report in two or three sentences."""
+    """Summary of the report in two or three sentences."""
     m = facts.model
     sizes = [
         several(int(getattr(m, f"n_{noun}s")), noun)
@@ -42,25 +44,25 @@ def lead(facts, grid):
         text += f", the best of {count(len(grid.table))} models by {grid.criterion.label}"
     text += "."
     if facts.share_predicted_right is not None:
-        text += f" It predicts the class of {percent(facts.share_predicted_right)} of the rows right."
+        text += f" It predicts the class of {percent(facts.share_predicted_right)} of the rows correctly."
     elif facts.agreement is not None:
-        text += f" Its components agree with the classes of {percent(facts.agreement.accuracy)} of the rows."
+        text += f" Its components agree with the classes for {percent(facts.agreement.accuracy)} of the rows."
     if facts.unusual is not None and facts.unusual.n_below:
         n = facts.unusual.n_below
-        text += f" {several(n, 'row').capitalize()} {'is' if n == 1 else 'are'} unusual to it."
+        text += f" {several(n, 'row').capitalize()} {'is' if n == 1 else 'are'} unusual under the model."
     if not facts.converged:
-        text += " The fit had not converged, so take all of this with care."
+        text += " The fit had not converged, so interpret the results with care."
     return element("p", text, class_="lead")
 
 
 def glance(facts):
-    """The few numbers one asks for first."""
+    """Key numbers."""
     n, D = facts.X.shape
     missing = int(facts.missing.sum())
     cells = [
         ("rows", count(n)),
         ("features", count(D)),
-        ("missing cells", percent(missing / facts.X.size) if missing else "none"),
+        ("missing entries", percent(missing / facts.X.size) if missing else "none"),
     ]
     if facts.has_groups:
         cells.append((plural(facts.groups.noun), count(len(facts.groups.names))))
@@ -81,12 +83,12 @@ def data(facts, data_summary):
     text = f"{several(n, 'row').capitalize()} of {several(D, 'feature')}. "
     if missing:
         text += (
-            f"{count(missing)} cells ({percent(missing / facts.X.size)}) are missing, in "
+            f"{count(missing)} entries ({percent(missing / facts.X.size)}) are missing, in "
             f"{several(np.count_nonzero(~facts.complete), 'row')} and "
-            f"{several(np.count_nonzero(facts.missing), 'feature')}; the model goes by what was observed."
+            f"{several(np.count_nonzero(facts.missing), 'feature')}; the model uses the observed entries."
         )
     else:
-        text += "No cell is missing."
+        text += "No entry is missing."
     parts = [element("p", text)]
     if data_summary:
         entries = [
@@ -123,7 +125,7 @@ def feature_table(facts):
                 facts.mean[j] * facts.scale[j] + facts.offset[j],
                 facts.deviation[j] * facts.scale[j],
             )
-            mean = 0.0 if abs(mean) < 1e-9 * deviation else mean  # nothing but rounding
+            mean = 0.0 if abs(mean) < 1e-9 * deviation else mean  # rounding error only
             shown = (mean, deviation, there.min(), there.max())
             cells += [element("td", number(value), class_="number") for value in shown]
             counts = np.histogram(there, bins=16, range=charts.padded(there.min(), there.max()))[0]
@@ -132,10 +134,10 @@ def feature_table(facts):
             cells.append(element("td", "not observed in any row", colspan=5))
         lines.append(element("tr", *cells))
     heads = ["feature", *(["missing"] if with_missing else [])]
-    heads += ["mean", "deviation", "lowest", "highest", "distribution"]
+    heads += ["mean", "standard deviation", "minimum", "maximum", "distribution"]
     caption = "Features, before they were standardised" if facts.in_other_units else "Features"
     if len(chosen) < D:
-        what = "set groups apart most" if facts.profiles is not None else "vary most"
+        what = "differ most between groups" if facts.profiles is not None else "vary most"
         caption += f": the {len(chosen)} of {count(D)} that {what}"
     return table(caption, heads, lines, folded=len(chosen) > _MOST_LINES)
 
@@ -148,7 +150,7 @@ def model(facts):
     settings = [line(name, repr(value)) for name, value in facts.settings.items()]
     tables = [
         table(caption, None, lines)
-        for caption, lines in (("Numbers", numbers), ("Settings that were chosen", settings))
+        for caption, lines in (("Numbers", numbers), ("Parameters that differ from their defaults", settings))
         if lines
     ]
     body = [element("p", join(in_words(facts), " ")), element("div", *tables, class_="columns")]
@@ -156,41 +158,42 @@ def model(facts):
 
 
 def in_words(facts):
-    """Sentences that follow from what the model has, whatever its class."""
+    """Sentences that describe the model by its attributes, whatever its class."""
     m = facts.model
     summary = (inspect.getdoc(type(m)) or "").split("\n\n")[0].replace("\n", " ").split(":")[0].strip(" .")
     yield join([element("strong", type(m).__name__), f": {summary}." if summary else "."])
     if facts.has_groups and facts.groups.noun == "component":
         K = len(facts.groups.names)
-        yield f"Each row is taken to come from one of {K} components, which are found along with their sizes."
-    q = getattr(m, "n_factors", None)
-    if isinstance(q, Integral) and q > 0:
+        yield f"Each row comes from one of {K} components, whose weights are estimated."
+    q: Any = getattr(m, "n_factors", None)
+    if isinstance(q, Integral) and int(q) > 0:
         factors = several(q, "factor")
         if facts.each_has_its_own_factors:
-            yield f"Each component has {factors} of its own: directions in which its rows vary together."
+            yield f"Each component has its own {factors}: directions of correlated variation of its rows."
         elif hasattr(facts.flat, "latent_means_"):
-            yield f"All share {factors}, and a component is a cloud in the space of these."
+            yield f"All components share {factors}, and each component is a Gaussian in the space of these."
         else:
-            yield f"{factors.capitalize()} {'say' if q > 1 else 'says'} what the features have in common."
+            explain = "explain" if int(q) > 1 else "explains"
+            yield f"{factors.capitalize()} {explain} the correlations of features."
     if getattr(m, "covariance_type", None) in _COVARIANCES:
         yield _COVARIANCES[m.covariance_type]
     if facts.loadings is not None and facts.loadings.noun == "part":
-        yield f"Each row is put together from {several(facts.loadings.raw.shape[1], 'part')}."
+        yield f"Each row is a combination of {several(facts.loadings.raw.shape[1], 'part')}."
     if facts.is_classifier:
         classes = ", ".join(str(label) for label in list(m.classes_)[:MOST_GROUPS])
-        yield f"It tells {len(m.classes_)} classes apart: {classes}."
+        yield f"It distinguishes {len(m.classes_)} classes: {classes}."
     if facts.noise_share is not None:
         yield (
-            f"What it knows of a row accounts for {percent(1 - facts.noise_share)} of the variance of a "
-            "feature, on average; the rest is noise to it."
+            f"It explains {percent(1 - facts.noise_share)} of the variance of a feature on average; the rest "
+            "is noise."
         )
 
 
 _COVARIANCES = {
-    "full": "A component may be stretched in any direction, by a covariance matrix of its own.",
-    "tied": "Components have one shape, a covariance matrix that all share, and differ in where they are.",
-    "diag": "Within a component features vary independently, each with its own variance.",
-    "spherical": "A component is a ball, with one variance for all features.",
+    "full": "Each component has its own full covariance matrix.",
+    "tied": "All components share one covariance matrix and differ in their means.",
+    "diag": "Within a component features are independent, each with its own variance.",
+    "spherical": "Each component has one variance for all features.",
 }
 
 
@@ -201,15 +204,15 @@ def numbers_of(facts):
     if facts.n_parameters is not None:
         yield "free parameters", count(facts.n_parameters)
     if not facts.is_classifier and facts.scores is not None and facts.score_name == "log density":
-        for name in ("bic", "aic", "icl"):
-            if hasattr(m, name):
-                yield f"{name.upper()} (lower is better)", number(facts.asked(name))
+        for criterion in OF_ALL_ROWS:
+            if hasattr(m, criterion.name):
+                yield f"{criterion.label} ({criterion.direction})", number(facts.asked(criterion.name))
     if getattr(m, "n_iter_", 0):
         yield "iterations of the fit", f"{count(m.n_iter_)}, {'' if facts.converged else 'not '}converged"
     if facts.share_predicted_right is not None:
-        yield "rows whose class is predicted right", percent(facts.share_predicted_right)
+        yield "rows with correctly predicted class", percent(facts.share_predicted_right)
     if facts.agreement is not None:
-        yield "rows whose component is that of their class", percent(facts.agreement.accuracy)
+        yield "rows whose component matches their class", percent(facts.agreement.accuracy)
         yield "adjusted Rand index with the classes", number(facts.agreement.adjusted_rand)
 
 
@@ -226,20 +229,20 @@ def selection(grid):
         f"The best has {chosen}."
     )
     if grid.at_edge:
-        text += f" It lies at the edge of the search in {' and '.join(map(words, grid.at_edge))}."
+        text += f" It is at the boundary of the grid in {' and '.join(map(words, grid.at_edge))}."
     parts = [element("p", text)]
     if grid.display is not None:
         parts += grid_maps(grid.display)
     columns = [*grid.parameters, "n_parameters", "log_likelihood"]
     columns += [] if grid.criterion.column in columns else [grid.criterion.column]
     heads = [label if name == grid.criterion.column else str(name).replace("_", " ") for name in columns]
-    lines = []
+    lines: list[Any] = []
     for row in grid.table.head(_MOST_MODELS).to_dict("records"):
         cells = [element("td", _cell(row[name]), class_="number") for name in columns]
         lines.append(element("tr", *cells, class_=None if lines else "best"))
     caption = f"The best {len(lines)} of {count(len(grid.table))} models"
     parts.append(table(caption, heads, lines, folded=True))
-    return Section("selection", "How the model was chosen", join(parts))
+    return Section("selection", "Model selection", join(parts))
 
 
 def _cell(value):
@@ -247,7 +250,7 @@ def _cell(value):
 
 
 def grid_maps(display):
-    """A heat map for every combination of what is not on the axes; shades tell what lacks to the best."""
+    """A heat map for every combination of the parameters not on the axes; shades show the gap to the best."""
     sign = 1 if display.higher_is_better else -1
     groups = {name: np.atleast_2d(values) for name, values in display.groups.items()}
     gaps = {name: sign * (display.best_score - values) for name, values in groups.items()}
@@ -268,7 +271,7 @@ def grid_maps(display):
             best=(0, *at)[-2:] if group == name else None,
             written=number,
         )
-        yield figure(chart, title, f"{title}. The stronger the colour, the better; the best is framed.")
+        yield figure(chart, title, f"{title}. Darker is better; the best is framed.")
 
 
 # -- the fit --------------------------------------------------------------------------------------------
@@ -284,11 +287,11 @@ def convergence(facts):
     text = (
         f"The fit converged after {steps}."
         if facts.converged
-        else f"The fit was stopped after {steps}, before it had converged."
+        else f"The fit was stopped after {steps}, before it converged."
     )
-    text += f" The {objective} went from {' to '.join(charts.apart(history[0], history[-1]))}."
+    text += f" The {objective} changed from {' to '.join(charts.apart(history[0], history[-1]))}."
     body = [element("p", text)]
     if len(history) > 2:
-        caption = f"Left: the {objective} at every iteration. Right: how far it still was from its end."
+        caption = f"Left: the {objective} at every iteration. Right: its distance to the final value."
         body.append(figure(charts.convergence("fit", history, objective=objective), "Convergence", caption))
     return Section("convergence", "Convergence", join(body))

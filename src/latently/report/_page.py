@@ -1,4 +1,4 @@
-"""The page: one file that needs no other, and no network."""
+"""The page: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from latently.report._sections import sections
 
 
 class Report:
-    """A report as a page: shown by notebooks, or written to a file.
+    """A report as an HTML page: displayed by notebooks, or written to a file.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Report:
         self.html = html
 
     def save(self, path):
-        """Write the page, whole or not at all, and return its path."""
+        """Write the page atomically and return its path."""
         path = Path(path)
         replace_file(path, self.html.encode("utf-8"))
         return path
@@ -58,35 +58,35 @@ def report(
     data_summary=None,
     units=None,
 ):
-    """What a fitted model found in rows, as a page to read and to show to others.
+    """Create a report on a fitted model and rows.
 
     Parameters
     ----------
     model : estimator
         A fitted mixture, factor model, classifier or factorisation. Sections for which it has no method are
-        left out.
+        omitted.
     X : array-like of shape (n_samples, n_features)
-        Rows in the units of the model, often those it was fitted to. NaN is a cell that was not observed.
+        Rows in the units of the model, usually the training rows. NaN marks a missing entry.
     feature_names : sequence of str, optional
-        By default the model's own, if it was fitted to a table with names.
+        By default those of the model, if it was fitted to a table with names.
     labels : array-like of shape (n_samples,), optional
-        Classes of the rows, to compare the model with; None, NaN or empty where there is none.
+        Classes of the rows, for comparison with the model; None, NaN or empty if unknown.
     row_names : sequence of str, optional
-        By default rows are counted from 0.
+        By default rows are numbered from 0.
     selection : Selection or DataFrame, optional
         The result of `latently.selection.select` that led to the model, or its `table_`.
     image_shape : tuple of int, optional
-        Height and width, if rows are images, and 3 after them if pixels have colours.
+        Height and width, if rows are images, followed by 3 for colour images.
     title : str, optional
     data_summary : dict, optional
-        More about the data, as names and plain values, such as the file they came from.
+        More information about the data, as names and plain values, such as the file name.
     units : pair of array-likes of shape (n_features,), optional
         Offset and scale, if features were standardised: values are shown as x * scale + offset.
 
     Returns
     -------
     Report
-        With `html` and `save(path)`; notebooks show it.
+        With `html` and `save(path)`; notebooks display it.
 
     Examples
     --------
@@ -132,12 +132,12 @@ def write_report(
     data_summary=None,
     units=None,
 ):
-    """Write what a fitted model found in rows to one HTML file.
+    """Write a report on a fitted model and rows to an HTML file.
 
     Parameters
     ----------
     path : str or path-like
-        Where to write; an existing file is replaced in one go.
+        File to write; an existing file is replaced atomically.
     model, X, feature_names, labels, row_names, selection, image_shape, title, data_summary, units
         As for `report`.
 
@@ -173,7 +173,7 @@ def write_report(
 
 def _page(title, facts, grid, shown):
     style, script = _asset("report.css"), _asset("report.js")
-    # nothing but what is in this file may run, be shown or be fetched
+    # only what is in this file may be run, shown or fetched
     policy = (
         f"default-src 'none'; style-src {source_hash(style)}; script-src {source_hash(script)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -214,8 +214,8 @@ def _page(title, facts, grid, shown):
             "footer",
             element(
                 "p",
-                f"Written by latently {_version()}. Rows, components and factors are counted from 0, as in "
-                "Python. This page is one file: it loads nothing and sends nothing.",
+                f"Written by latently {_version()}. Rows, components and factors are numbered from 0, as in "
+                "Python. This page is self-contained: it loads nothing and sends nothing.",
             ),
         ),
         Markup(f"<script>{script}</script>"),
@@ -233,5 +233,5 @@ def _version():
 
     try:
         return version("latently")
-    except PackageNotFoundError:  # run from a source tree that was never installed
+    except PackageNotFoundError:  # run from a source tree without installation
         return "(not installed)"

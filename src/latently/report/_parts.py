@@ -1,4 +1,4 @@
-"""Parts that sections are made of, and how numbers are put in words."""
+"""Building blocks of sections, and formatting of numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Section:
 
 
 def table(caption, heads, lines, folded=False):
-    """Lines below heads; one that is folded opens on a click."""
+    """A table with a header; a folded one opens on a click."""
     head = "" if heads is None else element("tr", *[element("th", name, scope="col") for name in heads])
     whole = element(
         "table",
@@ -40,7 +40,7 @@ def line(name, value):
 
 
 def scrolled(content, name):
-    """What may be wider than the page; it can be reached and moved by keys."""
+    """A scrollable container for wide content, accessible by keyboard."""
     return element("div", content, class_="scroll", tabindex="0", role="region", aria_label=name)
 
 
@@ -49,7 +49,7 @@ def figure(chart, name, caption=None):
 
 
 def picture(rows, facts, *, limits, n_columns, alt, caption):
-    """Rows as images in lines of so many; see `sprite` for the limits."""
+    """Rows as images in lines of `n_columns`; see `sprite` for the limits."""
     pixels = sprite(rows, facts.image_shape, n_columns=n_columns, limits=limits)
     height, width = pixels.shape[:2]
     zoom = max(1, min(6, 900 // width))
@@ -60,7 +60,7 @@ def picture(rows, facts, *, limits, n_columns, alt, caption):
 
 
 def plain(value):
-    """A plain value of the user's in words."""
+    """Text of a plain value given by the user."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
@@ -71,7 +71,7 @@ def plain(value):
 
 
 def brightness(facts):
-    """The values that are black and white in images of rows."""
+    """The values shown as black and white in images of rows."""
     return tuple(float(value) for value in np.nanquantile(facts.X, [0.005, 0.995]))
 
 

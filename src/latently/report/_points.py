@@ -1,4 +1,4 @@
-"""The rows as points for the browser: columns of small integers, which a file can hold by the thousand."""
+"""The rows as points for the browser, in columns of small integers to limit the file size."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from latently.report._charts import MARKS
 
 MOST_POINTS = 50_000
-_FEATURE_BYTES = 240_000  # for colours by feature, and pictures of rows
+_FEATURE_BYTES = 240_000  # for colours by feature, and images of rows
 _MOST_FEATURES = 200
 _NAME_BYTES = 200_000
-_MANY = 20_000  # points from which on only four axes are offered
+_MANY = 20_000  # number of points from which only four axes are offered
 
 
 def points(facts):
-    """What the script draws, as plain values, and the rows that are in it."""
+    """The data of the script as plain values, and the rows in it."""
     rows = drawn_rows(facts)
     axes, first = axes_of(facts, len(rows))
     features, width = coloured_features(facts, len(rows))
@@ -51,7 +51,7 @@ def points(facts):
 
 
 def drawn_rows(facts):
-    """All rows, or of very many a sample that keeps the least probable ones."""
+    """All rows, or a sample that includes the least probable ones."""
     n = len(facts.X)
     if n <= MOST_POINTS:
         return np.arange(n)
@@ -65,7 +65,7 @@ def drawn_rows(facts):
 
 
 def axes_of(facts, n_points):
-    """Names and values of the axes to choose from, and the positions of the two to begin with."""
+    """Names and values of the available axes, and the indices of the initial two."""
     order = telling_factors(facts)[: 2 if n_points > _MANY else 8]
     factors = sorted(order)
     found = [(f"{facts.factor_noun} {j}", facts.factors[:, j]) for j in factors]
@@ -81,7 +81,7 @@ def axes_of(facts, n_points):
 
 
 def telling_factors(facts):
-    """Factors, those first along which groups lie furthest apart for their spread."""
+    """Factors, ordered by how well they separate the groups."""
     Z = facts.factors
     if Z is None:
         return []
@@ -94,13 +94,13 @@ def telling_factors(facts):
 
 
 def _lowest(values):
-    """The lowest that can be drawn."""
+    """The lowest finite value."""
     finite = values[np.isfinite(values)]
     return finite.min() if finite.size else 0.0
 
 
 def coloured_features(facts, n_points):
-    """Features whose values travel with the points, and the bytes for each value."""
+    """Features whose values are stored with the points, and the bytes per value."""
     D = facts.X.shape[1]
     width = 2 if 2 * n_points * min(D, _MOST_FEATURES) <= _FEATURE_BYTES else 1
     most = int(np.clip(_FEATURE_BYTES // (width * n_points), 3, _MOST_FEATURES))
@@ -108,7 +108,7 @@ def coloured_features(facts, n_points):
 
 
 def column(name, values, width, limits=None):
-    """Values as integers of so many bytes between two limits; the largest integer is for missing ones."""
+    """Values quantised to integers of `width` bytes between two limits; the largest integer means missing."""
     values = np.asarray(values, dtype=float)
     finite = values[np.isfinite(values)]
     if limits is None:

@@ -1,4 +1,4 @@
-"""The sections of a report, in the order in which they are read. One that has nothing to say is None."""
+"""The sections of a report, in order. Sections without content are None."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ def next_things(facts, grid):
     for step in next_steps(facts, grid):
         code = element("pre", element("code", step.code), tabindex="0") if step.code else ""
         items.append(element("li", element("h3", step.title), element("p", step.text), code))
-    return Section("next", "What to do next", element("ol", *items, class_="steps"))
+    return Section("next", "Next steps", element("ol", *items, class_="steps"))

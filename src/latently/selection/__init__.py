@@ -1,6 +1,27 @@
-"""Choosing among models: numbers of components and factors, kinds of noise, by a criterion."""
+"""Model selection: numbers of components and factors, noise structures, by a criterion."""
 
-from latently.selection.result import Selection
-from latently.selection.search import select
+from __future__ import annotations
 
-__all__ = ["Selection", "select"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from latently.selection.criteria import CRITERIA, Criterion
+
+if TYPE_CHECKING:
+    from latently.selection.result import Selection
+    from latently.selection.search import select
+
+__all__ = ["CRITERIA", "Criterion", "Selection", "select"]
+
+_HOMES = {"Selection": "result", "select": "search"}
+
+
+def __getattr__(name: str) -> Any:
+    # What needs scikit-learn loads on first use: the command line shows the criteria in its help.
+    if name in _HOMES:
+        return getattr(import_module(f"latently.selection.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'latently.selection' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,12 +1,14 @@
-"""Which models contain which, and how a larger one starts from the optimum of a smaller.
+"""Nested models, and how to initialise a larger model from the optimum of a smaller one.
 
-With fewer components or factors, or with noise that is shared, a model is a special case of the one with
-more: at their best the larger is at least as likely. Where it was fitted with less, its optimum is poor. It
-can start from the smaller one's, with short factors added and components split in two: that is about as
-likely already, and EM only climbs.
+With fewer components or factors, or with shared noise, a model is a special case of the larger one, whose
+maximum likelihood is therefore at least as high. If the larger model was fitted with a lower likelihood, its
+optimum is poor. It can be initialised from the smaller one, with small factors added and components split in
+two: the likelihood is then about the same, and EM never decreases it.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +16,12 @@ from latently.backend.linalg import root
 from latently.backend.namespace import to_numpy
 
 _SIZES = ("n_components", "n_factors")
-_SPECIAL_CASES = {  # pairs of a value and one that allows more
+_SPECIAL_CASES: dict[str, set[tuple[Any, Any]]] = {  # pairs of a value and a more general one
     "shared_noise": {(True, False)},
     "noise": {("isotropic", "diagonal")},
     "covariance_type": {("spherical", "diag"), ("spherical", "full"), ("diag", "full"), ("tied", "full")},
 }
-_STARTS = {  # a fitted attribute, less its underscore, and the parameter that takes it as a start
+_STARTS = {  # a fitted attribute, without its underscore, and the parameter that takes it as starting value
     "weights": "weights_init",
     "means": "means_init",
     "covariances": "covariances_init",
@@ -28,8 +30,8 @@ _STARTS = {  # a fitted attribute, less its underscore, and the parameter that t
     "latent_means": "latent_means_init",
     "latent_covariances": "latent_covariances_init",
 }
-_SHORT = 0.1  # standard deviations of the noise: the length of an added factor
-_APART = 0.5  # standard deviations of a component: how far its halves move from its mean
+_SHORT = 0.1  # norm of an added factor, in standard deviations of the noise
+_APART = 0.5  # shift of the halves of a component from its mean, in its standard deviations
 
 
 def is_nested(smaller, larger):
@@ -51,7 +53,7 @@ def _widens(name, narrow, wide):
 def start_from(model, params, rng):
     """The optimum of a fitted model as starting values, by name, for parameters in which it is nested.
 
-    None where there is no way from one to the other.
+    None if the conversion is not supported.
     """
     names = [name for name, init in _STARTS.items() if init in params]
     known = all(hasattr(model, f"{name}_") for name in ("weights", *names))
@@ -66,7 +68,7 @@ def start_from(model, params, rng):
 
 
 def _with_factor(values, rng):
-    """One factor more; a factor of no length at all would never grow."""
+    """Add one factor. It is small but not zero: a zero factor would never grow under EM."""
     noise = values["noise_variance"]
     column = _SHORT * np.sqrt(noise) * rng.standard_normal(noise.shape)
     values = {**values, "loadings": np.concatenate([values["loadings"], column[..., None]], axis=-1)}
@@ -80,7 +82,7 @@ def _with_factor(values, rng):
 
 
 def _with_component(values, tied, rng):
-    """The largest component split in two; halves at one place would never part."""
+    """Split the largest component in two, with shifted means: identical halves would never separate."""
     k = int(np.argmax(values["weights"]))
     where = "latent_means" if "latent_means" in values else "means"
     step = _APART * _deviation(values, k, tied, rng)
@@ -96,7 +98,7 @@ def _with_component(values, tied, rng):
 
 
 def _deviation(values, k, tied, rng):
-    """How far a draw from component k lies from its mean."""
+    """Deviation of a random draw from component k from its mean."""
     if "latent_covariances" in values:
         spread = root(values["latent_covariances"][k])  # it may be singular
         return spread @ rng.standard_normal(len(spread))

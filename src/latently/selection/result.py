@@ -1,32 +1,15 @@
-"""What a search found: the best model, the table of all, a plot and a page."""
+"""The result of a search: the best model, the table of all models, a plot and an HTML page."""
 
 from __future__ import annotations
 
 import base64
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
 
+from latently.selection.criteria import CRITERIA, OF_ALL_ROWS
 
-class Criterion(NamedTuple):
-    column: str
-    label: str
-    higher_is_better: bool
-
-    @property
-    def direction(self):
-        return "higher is better" if self.higher_is_better else "lower is better"
-
-
-CRITERIA = {
-    "bic": Criterion("bic", "BIC", False),
-    "aic": Criterion("aic", "AIC", False),
-    "icl": Criterion("icl", "ICL", False),
-    "log_likelihood": Criterion("held_out_log_likelihood", "held-out log-likelihood per row", True),
-    "entries": Criterion("held_out_error", "squared error per hidden entry", False),
-}
-_OF_LIKELIHOODS = ("log_likelihood", "n_parameters", "bic", "aic", "icl")
-_SHOWN = 5  # models that the short description lists
+_OF_LIKELIHOODS = ("log_likelihood", "n_parameters", *(criterion.column for criterion in OF_ALL_ROWS))
+_SHOWN = 5  # models listed by repr
 
 _STYLE = """
 .latently-selection { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.9em; }
@@ -55,22 +38,22 @@ class Selection:
     best_ : estimator
         The best model, fitted to all rows.
     best_params_ : dict
-        Its place in the grid.
+        Its parameters in the grid.
     best_score_ : float
-        Its criterion.
+        Its value of the criterion.
     table_ : pandas.DataFrame
-        A row for each cell, in the order of the grid: its parameters, then
+        One row per cell, in the order of the grid: its parameters, then
 
-        - `log_likelihood` per row of the data fitted to, `n_parameters`, `bic`, `aic`, `icl`: missing for
-          models that have none;
+        - `log_likelihood` per training row, `n_parameters`, `bic`, `aic`, `icl`: missing for models without a
+          density;
         - `n_iter` and `converged` of the fit;
         - `held_out_log_likelihood` or `held_out_error`, with the `held_out_standard_error` over folds, if
-          that was the criterion;
-        - `seconds` that all fits of the cell took;
-        - `refits`, how often it was fitted again because a smaller model was more likely, and `started_from`,
-          where the fit that was kept then began: empty if that is the first fit;
-        - `error`, what went wrong: empty if nothing did;
-        - `rank` by the criterion, 1 for the best: missing where there was an error.
+          this was the criterion;
+        - `seconds`, the time of all fits of the cell;
+        - `refits`, how often it was refitted because a smaller model had a higher likelihood, and
+          `started_from`, the starting point of the fit that was kept: empty if that is the first fit;
+        - `error`, the error message: empty if the fit succeeded;
+        - `rank` by the criterion, 1 for the best: missing if the fit failed.
     estimators_ : list
         The models fitted to all rows, in the order of the table; None where the fit failed.
     criterion : str
@@ -82,37 +65,39 @@ class Selection:
         score = table[self._kind.column].where(table["error"] == "").dropna()
         keys = table.loc[score.index, ["n_parameters"]]
         keys["loss"] = -score if self._kind.higher_is_better else score
-        order = keys.sort_values(["loss", "n_parameters"], kind="stable").index  # of equals, the smaller
+        order = keys.sort_values(
+            ["loss", "n_parameters"], kind="stable"
+        ).index  # ties: the smaller model first
         ranks = {row: rank for rank, row in enumerate(order, 1)}
         self.table_ = table.assign(rank=[ranks.get(row) for row in table.index]).astype({"rank": "Int64"})
         self.best_, self.best_params_ = estimators[order[0]], cells[order[0]]
         self.best_score_ = float(score[order[0]])
 
     def plot(self, ax=None):
-        """Draw the criterion over the grid.
+        """Plot the criterion over the grid.
 
-        Two parameters that are numbers span a heat map, one for every combination of the others. Otherwise
-        there are curves, one for every combination of the parameters that are not on the axis.
+        Two numeric parameters give a heat map, one for every combination of the others. Otherwise curves are
+        drawn, one for every combination of the parameters that are not on the axis.
 
         Parameters
         ----------
         ax : matplotlib Axes, or one for each heat map, optional
-            Where to draw; by default in a new figure.
+            Axes to draw on; by default of a new figure.
 
         Returns
         -------
         latently.plots.selection.SelectionDisplay
-            With the numbers that were drawn, `axes_` and `figure_`.
+            The plotted numbers, with `axes_` and `figure_`.
         """
         return self._display().plot(ax)
 
     def to_html(self, path=None):
-        """A page with the plot and the table, best models first, that needs nothing but itself.
+        """Self-contained HTML page with the plot and the table, best models first.
 
         Parameters
         ----------
         path : path, optional
-            Where to write it as well.
+            File to write it to as well.
 
         Returns
         -------
@@ -148,12 +133,12 @@ class Selection:
 
     @property
     def _parameters(self):
-        """The columns of the table that the grid is made of."""
+        """The columns of the table with the parameters of the grid."""
         return list(self.table_.columns[: self.table_.columns.get_loc("log_likelihood")])
 
     @property
     def _untold(self):
-        """Columns that such models do not have."""
+        """Columns without values for these models."""
         return [name for name in _OF_LIKELIHOODS if self.table_[name].isna().all()]
 
     def _display(self):
@@ -161,13 +146,12 @@ class Selection:
             from latently.plots.selection import SelectionDisplay
         except ImportError as error:
             raise ImportError("plots need matplotlib: pip install 'latently[plots]'") from error
-        column, label, higher_is_better = self._kind
         return SelectionDisplay(
             self.table_[self.table_["rank"].notna()],
             self._parameters,
-            column,
-            label=label,
-            higher_is_better=higher_is_better,
+            self._kind.column,
+            label=self._kind.label,
+            higher_is_better=self._kind.higher_is_better,
             error_column="held_out_standard_error" if "held_out_standard_error" in self.table_ else None,
         )
 
@@ -178,7 +162,7 @@ class Selection:
             f"{cell_name(self.best_params_)}: {kind.label} {shown(self.best_score_)} ({kind.direction})."
         )
         for number, what in (
-            ((table["started_from"] != "").sum(), "began at a smaller model, which was more likely before"),
+            ((table["started_from"] != "").sum(), "restarted from a smaller model of higher likelihood"),
             ((~table["converged"].fillna(True)).sum(), "did not converge"),
             ((table["error"] != "").sum(), "failed, see the column error"),
         ):
@@ -186,7 +170,7 @@ class Selection:
         return text
 
     def _html_table(self):
-        """The table by rank; what failed comes last, and columns that say nothing are left out."""
+        """The table by rank, failed fits last, without empty columns."""
         silent = [name for name in ("refits", "started_from", "error") if not self.table_[name].any()]
         table = self.table_.sort_values("rank", kind="stable", na_position="last")
         table = table.drop(columns=[*silent, *self._untold])
@@ -209,12 +193,12 @@ class Selection:
 
 
 def cell_name(params):
-    """The parameters of a cell, as one would write them in a call."""
+    """The parameters of a cell, formatted as keyword arguments."""
     return ", ".join(f"{name}={value!r}" for name, value in params.items())
 
 
 def shown(value, empty=False):
-    """A value of the table in a few characters."""
+    """Short text for a value of the table."""
     if empty:
         return ""
     if isinstance(value, float):

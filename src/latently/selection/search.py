@@ -1,7 +1,7 @@
-"""A search over the parameters of a mixture or a factorisation.
+"""Grid search over the parameters of a mixture or a factorisation.
 
-Cells, the points of the grid, are fitted side by side, each fit on one core: then the numbers are the same
-however many run at once. Cells that nesting shows to have a poor optimum are fitted again (`nesting`).
+The cells of the grid are fitted in parallel, each fit on one core, so that the results do not depend on the
+number of parallel fits. Cells that nesting shows to have a poor optimum are refitted (`nesting`).
 """
 
 from __future__ import annotations
@@ -36,30 +36,28 @@ from latently.estimators.checks import (
 from latently.estimators.criteria import information_criteria
 from latently.estimators.data import is_dask
 from latently.estimators.randomness import as_random_state
+from latently.selection.criteria import CRITERIA, DEFAULT, OF_ALL_ROWS, listed
 from latently.selection.nesting import is_nested, start_from
-from latently.selection.result import CRITERIA, Selection, cell_name
+from latently.selection.result import Selection, cell_name
 
 _NEEDED = ("fit", "get_params")
-_OF_LIKELIHOODS = ("score_samples", "score", "predict_proba", "n_parameters")
 _COLUMNS = {
     "log_likelihood": "float64",
-    "n_parameters": "Int64",  # the kind of pandas that has room for missing numbers
-    "bic": "float64",
-    "aic": "float64",
-    "icl": "float64",
+    "n_parameters": "Int64",  # the nullable integer type of pandas
+    **{criterion.column: "float64" for criterion in OF_ALL_ROWS},
     "n_iter": "Int64",
     "converged": "boolean",
 }
-_QUICK = 1.0  # seconds of work for which no processes are started unasked
-_TOLERANCE = 1e-5  # what a log-likelihood per row is known to, relative to its size
-_ATTEMPTS = 3  # fits from the optimum of a nested model, for each cell
+_QUICK = 1.0  # seconds of work before worker processes are started by default
+_TOLERANCE = 1e-5  # relative accuracy of a log-likelihood per row
+_ATTEMPTS = 3  # refits from the optimum of a nested model, per cell
 
 
 def select(
     estimator,
     X,
     grid,
-    criterion="bic",
+    criterion=DEFAULT,
     n_jobs=None,
     *,
     cv=5,
@@ -68,35 +66,35 @@ def select(
     warm_starts=True,
     verbose=0,
 ):
-    """Fit a model with every combination of parameters and find the best by a criterion.
+    """Fit a model with every combination of parameters and select the best by a criterion.
 
     Parameters
     ----------
     estimator : mixture, or factorisation with missing entries
-        For example ``MFA()``, or ``NMF()`` with the criterion "entries". It is left as it is; copies are
-        fitted.
+        For example ``MFA()``, or ``NMF()`` with the criterion "entries". It is not modified; clones
+        are fitted.
     X : array-like of shape (n_samples, n_features), path or blocks
-        What `estimator.fit` takes. The criteria "log_likelihood" and "entries" need an array or a data frame,
-        of which rows can be taken, or entries.
+        Any input of `estimator.fit`. The criteria "log_likelihood" and "entries" need an array or a data
+        frame, so that rows or entries can be held out.
     grid : dict or list of dicts
-        Parameters and the values they take, as for scikit-learn's `ParameterGrid`.
+        Parameter names and lists of values, as for scikit-learn's `ParameterGrid`.
     criterion : {"bic", "aic", "icl", "log_likelihood", "entries"}, default="bic"
-        The first three are lower for better models and are taken on the rows fitted to. "log_likelihood" is
-        the mean log density of rows that were held out; higher is better. "entries" is the mean squared
-        error of entries of X that were hidden, as `impute` fills them in; lower is better.
+        The first three are computed on the training rows; lower is better. "log_likelihood" is the mean
+        held-out log-likelihood per row; higher is better. "entries" is the mean squared error with which
+        `impute` predicts held-out entries of X; lower is better.
     n_jobs : int or None
-        Fits to run at once, each on one core; -1 is one for every core. By default those of the first second
-        run here, and what is then left on all cores. The result does not depend on it.
+        Number of parallel fits, each on one core; -1 means all cores. By default the fits of the first second
+        run in this process, and the remaining ones on all cores. The result does not depend on it.
     cv : int or splitter, default=5
-        For "log_likelihood" and "entries": the number of folds, of rows or of entries in an order drawn by
-        `random_state`, or one of scikit-learn's splitters.
+        For "log_likelihood" and "entries": the number of folds, of rows or entries shuffled with
+        `random_state`, or a scikit-learn splitter.
     sample_weight : array-like of shape (n_samples,), optional
-        How often each row counts, in fits and in the criteria.
-    random_state : int, RandomState or None
-        Given to the estimator if its own is None, the same for every cell.
+        Weight of each row, in fits and in the criteria.
+    random_state : int, Generator, RandomState or None
+        Passed to the estimator if its own is None, the same for every cell.
     warm_starts : bool, default=True
-        Whether to fit a cell again where a cell nested in it (fewer components, say) has a higher likelihood:
-        from the optimum of that cell, up to three times. The better fit is kept.
+        Whether to refit a cell if a cell nested in it (for example with fewer components) has a higher
+        likelihood, initialised from the optimum of that cell, up to three times. The better fit is kept.
     verbose : int, default=0
         Whether to show progress.
 
@@ -117,7 +115,8 @@ def select(
     """
     pandas = _pandas()
     check_choice("criterion", criterion, CRITERIA)
-    _check_estimator(estimator, criterion)
+    kind = CRITERIA[criterion]
+    _check_estimator(estimator, kind)
     check_flag("warm_starts", warm_starts)
     check_seed("random_state", random_state)
     if not isinstance(verbose, (bool, np.bool_)):
@@ -126,7 +125,7 @@ def select(
     cells = _checked_cells(estimator, grid)
     seed = random_state if isinstance(random_state, Integral) else _drawn_seed(random_state)
     X = np.asarray(X) if isinstance(X, (list, tuple)) else X
-    parts = [None, *_held_out_parts(criterion, cv, X, seed)]
+    parts = [None, *_held_out_parts(kind, cv, X, seed)]
     if sample_weight is not None:
         sample_weight = check_weights(sample_weight, _row_count(X))
 
@@ -135,11 +134,11 @@ def select(
     if warm_starts:
         search.mend()
     search.complain()
-    table = pandas.DataFrame(search.rows(CRITERIA[criterion].column)).astype(_COLUMNS)
+    table = pandas.DataFrame(search.rows(kind.column)).astype(_COLUMNS)
     return Selection(criterion, table, cells, [search.fits[cell, 0].model for cell in range(len(cells))])
 
 
-# -- what the user gave ----------------------------------------------------------------------------------
+# -- validation of arguments -----------------------------------------------------------------------------
 
 
 def _pandas():
@@ -153,21 +152,20 @@ def _pandas():
 def _check_estimator(estimator, criterion):
     if isinstance(estimator, type):
         raise TypeError(f"estimator must be an object, not a class; write {estimator.__name__}()")
-    by_entries = criterion == "entries"
-    needed = _NEEDED + (("impute",) if by_entries else _OF_LIKELIHOODS)
-    missing = [name for name in needed if not hasattr(estimator, name)]
+    missing = [name for name in _NEEDED if not hasattr(estimator, name)] + criterion.lacking(estimator)
     if missing:
-        kind = "fill in what is missing, such as NMF()" if by_entries else "be a mixture, such as MFA()"
-        cure = "" if by_entries or not hasattr(estimator, "impute") else "; choose criterion='entries'"
+        others = [repr(other.name) for other in CRITERIA.values() if other.serves(estimator)]
+        cure = f"; choose criterion={listed(others)}" if others else ""
         raise TypeError(
-            f"estimator must {kind}, but {type(estimator).__name__} has no {' and no '.join(missing)}{cure}"
+            f"estimator must {criterion.estimator}, but {type(estimator).__name__} has no "
+            f"{' and no '.join(missing)}{cure}"
         )
     if getattr(estimator, "checkpoint", None) is not None:
         raise ValueError("estimator has a checkpoint, which all fits would share; set checkpoint=None")
 
 
 def _checked_jobs(n_jobs, X):
-    """A number of jobs; None where we may choose."""
+    """A number of jobs; None if it is chosen automatically."""
     if n_jobs is None:
         if effective_n_jobs(None) > 1:  # by joblib.parallel_config
             return effective_n_jobs(None)
@@ -179,7 +177,7 @@ def _checked_jobs(n_jobs, X):
 
 
 def _checked_cells(estimator, grid):
-    """The parameters of every cell."""
+    """The parameters of each cell."""
     try:
         cells = list(ParameterGrid(grid))
     except (TypeError, ValueError) as error:
@@ -193,11 +191,11 @@ def _checked_cells(estimator, grid):
     unknown = sorted(names - own.keys())
     if unknown:
         raise ValueError(
-            f"grid has the parameter {unknown[0]!r}, which {type(estimator).__name__} has not; "
-            f"it has {', '.join(sorted(own))}"
+            f"grid has the parameter {unknown[0]!r}, which {type(estimator).__name__} does not "
+            f"have; its parameters are {', '.join(sorted(own))}"
         )
     if "checkpoint" in names:
-        raise ValueError("grid has the parameter 'checkpoint'; leave it out")
+        raise ValueError("grid must not have the parameter 'checkpoint'; remove it")
     return cells
 
 
@@ -206,26 +204,22 @@ def _drawn_seed(random_state):
 
 
 def _held_out_parts(criterion, cv, X, seed):
-    """What is fitted without, fold by fold: rows, or entries."""
-    if criterion == "log_likelihood":
-        _check_can_be_taken("rows", criterion, X)
-        return list(_folds(cv, X.shape[0], seed))
-    if criterion == "entries":
-        _check_can_be_taken("entries", criterion, X)
-        return _hidden_entries(cv, X, seed)
-    return []
-
-
-def _check_can_be_taken(what, criterion, X):
+    """Held-out rows or entries of each fold."""
+    if criterion.held_out is None:
+        return []
     if is_dask(X) or issparse(X) or not (hasattr(X, "shape") and hasattr(X, "__getitem__")):
+        others = listed([repr(other.name) for other in OF_ALL_ROWS])
         raise TypeError(
-            f"criterion={criterion!r} takes {what} of X by their numbers, which {type(X).__name__} does not "
-            "allow; give an array or a data frame, or choose 'bic', 'aic' or 'icl'"
+            f"criterion={criterion.name!r} needs to index {criterion.held_out} of X, which "
+            f"{type(X).__name__} does not support; give an array or a data frame, or choose {others}"
         )
+    return (
+        list(_folds(cv, X.shape[0], seed)) if criterion.held_out == "rows" else _hidden_entries(cv, X, seed)
+    )
 
 
 def _folds(cv, count, seed):
-    """Numbers to fit to and numbers to hold out, fold by fold."""
+    """Training and held-out indices of each fold."""
     if isinstance(cv, Integral):
         check_integer("cv", cv, least=2, or_else="a splitter")
         cv = KFold(cv, shuffle=True, random_state=seed)
@@ -233,11 +227,11 @@ def _folds(cv, count, seed):
 
 
 def _hidden_entries(cv, X, seed):
-    """Masks (N, D), true for what is hidden, fold by fold; of every feature something is left."""
+    """Masks (N, D) of the held-out entries of each fold; every feature keeps observed entries."""
     observed = ~np.isnan(numbers_of(X))
     entries = np.flatnonzero(observed)
-    if isinstance(cv, Integral) and len(entries) < cv:
-        raise ValueError(f"X has {len(entries)} entries, too few to deal them out to cv={cv} folds")
+    if isinstance(cv, Integral) and len(entries) < int(cv):
+        raise ValueError(f"X has {len(entries)} entries, too few for cv={cv} folds")
     masks = []
     for _, others in _folds(cv, len(entries), seed):
         hidden = np.zeros(observed.shape, dtype=bool)
@@ -245,8 +239,8 @@ def _hidden_entries(cv, X, seed):
         left = np.sum(observed & ~hidden, axis=0)
         if left.min() == 0:
             raise ValueError(
-                f"X has too few entries: with those of a fold hidden, nothing is left of feature "
-                f"{left.argmin()}; raise cv, or leave the feature out"
+                f"X has too few entries: without those of one fold, nothing is observed of feature "
+                f"{left.argmin()}; increase cv, or remove the feature"
             )
         masks.append(hidden)
     return masks
@@ -270,26 +264,27 @@ def _row_count(X):
 
 @dataclass(frozen=True)
 class Fit:
-    """What came of a fit to everything, or without one fold."""
+    """Result of a fit to all data, or without one fold."""
 
     model: Any = None
     numbers: dict[str, Any] = field(default_factory=dict)  # columns of the table
-    log_likelihood: float = -np.inf  # per row, of the rows fitted to
-    held_out: float = np.nan  # log-likelihood per row of the others, or error per entry hidden
+    log_likelihood: float = -np.inf  # per row, on the training rows
+    held_out: float = np.nan  # held-out log-likelihood per row, or error per held-out entry
     seconds: float = 0.0
     started_from: str = ""
     error: str = ""
-    warned: tuple = ()  # category and text of each warning given in another process
+    warned: tuple = ()  # category and text of each warning raised in another process
 
 
 def fit_one(estimator, params, start, X, weight, part, home):
-    """A fit with `params` from `start`, if that is not empty; `part` is a fold, or None for everything.
+    """Fit with `params` from `start`, if that is not empty; `part` is a fold, or None for all data.
 
-    `home` is the process that searches. It records warnings for all its threads, others record their own.
+    `home` is the id of the searching process. It records warnings of all its threads; others record their
+    own.
     """
     began = time.perf_counter()
     abroad = os.getpid() != home
-    recording = warnings.catch_warnings(record=True) if abroad else nullcontext([])
+    recording: Any = warnings.catch_warnings(record=True) if abroad else nullcontext([])
     with recording as caught, one_blas_thread(), _openmp().limit(limits=1):
         if abroad:
             warnings.simplefilter("always", UserWarning)
@@ -298,7 +293,7 @@ def fit_one(estimator, params, start, X, weight, part, home):
             own = {name: model.get_params(deep=False)[name] for name in start}
             fit = _fitted(model.set_params(**start), X, weight, part)
             model.set_params(**own)
-        except Exception as error:  # what goes wrong in one cell leaves the others alone
+        except Exception as error:  # an error in one cell does not affect the others
             fit = Fit(error=f"{type(error).__name__}: {error}")
     warned = tuple((warning.category, str(warning.message)) for warning in caught)
     return replace(fit, seconds=time.perf_counter() - began, warned=warned)
@@ -323,7 +318,7 @@ def _fitted(model, X, weight, part):
     model.fit(seen, sample_weight=its_weight)
     held_out = model.score(others, sample_weight=their_weight)
     if np.isnan(held_out):
-        raise ValueError("the log-likelihood of the rows held out is not a number")
+        raise ValueError("the log-likelihood of the held-out rows is not a number")
     return Fit(model, {}, model.score(seen, sample_weight=its_weight), held_out)
 
 
@@ -334,17 +329,17 @@ def _fitted_without_entries(model, X, weight, hidden):
     counted = None if weight is None else np.broadcast_to(weight[:, None], hidden.shape)[hidden]
     error = float(np.average(errors, weights=counted))
     if not np.isfinite(error):
-        raise ValueError("the error of the entries hidden is not a finite number")
+        raise ValueError("the error of the held-out entries is not a finite number")
     log_likelihood = model.score(seen, sample_weight=weight) if _has_likelihood(model) else -np.inf
     return Fit(model, {}, log_likelihood, error)
 
 
 def _has_likelihood(model):
-    return all(hasattr(model, name) for name in _OF_LIKELIHOODS)
+    return all(criterion.serves(model) for criterion in OF_ALL_ROWS)
 
 
 def criteria(model, X, weight=None):
-    """Columns of the table that judge a fitted mixture."""
+    """Columns of the table with the criteria of a fitted mixture."""
     found = information_criteria(model, X, weight, with_icl=True)
     if not np.isfinite(found["log_likelihood"]):
         raise ValueError(f"the log-likelihood is {found['log_likelihood']}")
@@ -360,7 +355,7 @@ class _Search:
     X: Any
     weight: Any
     cells: list
-    parts: list  # None for everything, then folds: rows to fit to and others, or masks of hidden entries
+    parts: list  # None for all data, then folds: training and held-out rows, or masks of held-out entries
     seed: int
     n_jobs: int | None
     verbose: bool
@@ -368,14 +363,15 @@ class _Search:
     def __post_init__(self):
         own = self.estimator.get_params(deep=False)
         seeded = {"random_state": self.seed} if own.get("random_state", 0) is None else {}
-        self.params = [{**seeded, **cell} for cell in self.cells]  # what the copy of each cell is given
+        self.params = [{**seeded, **cell} for cell in self.cells]  # parameters of the clone of each cell
         self.complete = [{**own, **params} for params in self.params]
-        self.fits = {}  # by cell and part, as numbers
-        self.refits, self.seconds = Counter(), Counter()  # by cell
-        self.warned = Counter()  # by category and text
+        self.fits = {}  # by indices of cell and part
+        self.refits: Counter[int] = Counter()  # by cell
+        self.seconds: Counter[int] = Counter()  # by cell
+        self.warned: Counter[Any] = Counter()  # by category and text
 
     def fit_all(self):
-        """A fit for every cell and part."""
+        """Fit every cell and part."""
         keys = [(cell, part) for cell in range(len(self.cells)) for part in range(len(self.parts))]
         self.fits = self._run({key: {} for key in keys}, type(self.estimator).__name__)
         if all(map(self._error, range(len(self.cells)))):
@@ -384,13 +380,13 @@ class _Search:
             )
 
     def mend(self):
-        """Fits cells again that are less likely than one nested in them, as long as there are such."""
+        """Refit cells whose likelihood is below that of a cell nested in them, until there are none."""
         good = [cell for cell in range(len(self.cells)) if not self._error(cell)]
         nested = {
             cell: [other for other in good if is_nested(self.complete[other], self.complete[cell])]
             for cell in good
         }
-        attempts = Counter()
+        attempts: Counter[Any] = Counter()
         while True:
             starts, origins = {}, {}
             for (cell, part), fit in self.fits.items():
@@ -403,13 +399,13 @@ class _Search:
                     attempts[cell, part] += 1
             if not starts:
                 return
-            for key, fit in self._run(starts, "Poor optima again").items():
+            for key, fit in self._run(starts, "Refitting poor optima").items():
                 self.refits[key[0]] += 1
                 if fit.log_likelihood > self.fits[key].log_likelihood:
                     self.fits[key] = replace(fit, started_from=origins[key])
 
     def _start(self, cell, better, attempt):
-        """Starting values at the better fit, and a name for them; another seed where that is no start."""
+        """Starting values from the better fit, and their name; another seed if there are none."""
         rng = np.random.default_rng([self.seed, attempt])
         start = start_from(self.fits[better].model, self.complete[cell], rng)
         if start is not None:
@@ -421,7 +417,7 @@ class _Search:
         return next((e for part in range(len(self.parts)) if (e := self.fits[cell, part].error)), "")
 
     def _run(self, starts, title):
-        """Fits by cell and part, from the starting values given for each."""
+        """Fits by cell and part, from the given starting values."""
         jobs = [
             delayed(fit_one)(
                 self.estimator, self.params[cell], start, self.X, self.weight, self.parts[part], os.getpid()
@@ -429,7 +425,7 @@ class _Search:
             for (cell, part), start in starts.items()
         ]
         n_cores = row_threads()
-        # BLAS is limited here too, for all threads: a thread of ours might not be allowed to.
+        # Limit BLAS here too, for all threads: threads may not be able to change the limit themselves.
         with warnings.catch_warnings(record=True) as caught, one_blas_thread():
             warnings.simplefilter("always", UserWarning)
             results = side_by_side(jobs, self.n_jobs, n_cores)
@@ -441,7 +437,7 @@ class _Search:
         return dict(zip(starts, fits, strict=True))
 
     def complain(self):
-        """One warning that sums up those of all fits."""
+        """Summarise the warnings of all fits in one warning."""
         if not self.warned:
             return
         convergence = all(issubclass(category, ConvergenceWarning) for category, _ in self.warned)
@@ -449,13 +445,13 @@ class _Search:
         listed = "; ".join(f"{count} x {text}" for (_, text), count in common)
         more = ", and others" if len(self.warned) > len(common) else ""
         warnings.warn(
-            f"some fits of the search gave warnings: {listed}{more}",
+            f"some fits of the search raised warnings: {listed}{more}",
             ConvergenceWarning if convergence else UserWarning,
-            stacklevel=3,  # where `select` was called
+            stacklevel=3,  # the caller of `select`
         )
 
     def rows(self, column):
-        """The rows of the table; `column` is what folds are averaged in."""
+        """Rows of the table; `column` is the column for the mean over folds."""
         names = sorted({name for cell in self.cells for name in cell})
         for cell, complete in enumerate(self.complete):
             fit, *folds = (self.fits[cell, part] for part in range(len(self.parts)))
@@ -478,7 +474,7 @@ def _held_out(column, scores):
 
 
 def side_by_side(jobs, n_jobs, n_cores):
-    """Results of joblib's delayed calls, in order, as they come."""
+    """Yield the results of joblib's delayed calls, in order."""
     if n_jobs is None:
         began = time.perf_counter()
         while jobs and time.perf_counter() - began < _QUICK:
@@ -490,7 +486,7 @@ def side_by_side(jobs, n_jobs, n_cores):
 
 
 def shown(results, n_results, title):
-    """The results, with a bar where rich is installed, and else with a line for each tenth of them."""
+    """Yield the results with a progress bar if rich is installed, else a line per tenth of them."""
     try:
         from rich.progress import track
     except ImportError:

@@ -217,7 +217,7 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
 
     # -- decisions ----------------------------------------------------------------------------------
 
-    def score_samples(self, X, y=None):
+    def score_samples(self, X, y=None, *, out=None):
         """Log density of each row, or of each row and its label.
 
         Parameters
@@ -225,12 +225,18 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
         X : array-like of shape (n_samples, n_features), path or blocks
         y : array-like of shape (n_samples,), optional
             Labels: then ln p(x, z) is given, and ln p(x) for rows labelled -1.
+        out : path of a .npy file, optional
+            Where to write the result block by block, without labels.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
-        return super().score_samples(X) if y is None else self._joint_scores(X, y)
+        if y is None:
+            return super().score_samples(X, out=out)
+        if out is not None:
+            raise ValueError("out can be used for the log density of rows only; leave out y")
+        return self._joint_scores(X, y)
 
     def predict_component(self, X):
         """The most probable component of each row, (n_samples,); labels are not asked for."""

@@ -197,7 +197,7 @@ class PerClass(DensityClassifier, Estimator):
         codes = rng.choice(len(self.classes_), size=n_samples, p=self.class_prior_)
         X = np.empty((n_samples, self.n_features_in_))
         for code in np.unique(codes):
-            X[codes == code] = draw_from(self.densities_[code], np.count_nonzero(codes == code), rng)[0]
+            X[codes == code] = draw_from(self.densities_[code], int(np.count_nonzero(codes == code)), rng)[0]
         return X, self.classes_[codes]
 
     def n_parameters(self):

@@ -1,0 +1,74 @@
+"""Table 3.10: Wisconsin diagnostic breast cancer among noise."""
+
+from __future__ import annotations
+
+from latently.datasets import load
+from reproductions.document_003._classification import ONE_FOLD, in_folds, reproduction
+
+
+def load_rows(seed):
+    rows = load("wdbc")
+    return in_folds(rows.X, rows.y, n_noise_features=30, seed=seed)
+
+
+REPRODUCTION = reproduction(
+    load_rows,
+    id="003/table-3.10",
+    title="2L-MJFA and other classifiers on WDBC with noise",
+    source="Document 003, section 3.3.5, Table 3.10 and Fig. 3.15",
+    data="""
+        Wisconsin diagnostic breast cancer (WDBC), 569 rows of 2 classes (212, 357), 30 features and 30
+        columns of standard normal noise, drawn anew from each seed.
+    """,
+    train_on=(ONE_FOLD,),
+    components=(1, 2, 5),
+    dimensions=(1, 10, 15, 30),
+    quick={"components": (2,), "dimensions": (10,)},
+    published="""
+    1 2  0.1023±0.02  0.0703±0.02  0.2846±0.03  0.0935±0.03  0.0350±0.01
+    1 3  0.1010±0.01  0.0686±0.02  0.2509±0.03  0.0935±0.03  0.0282±0.01
+    1 4  0.1022±0.01  0.0703±0.03  0.2778±0.04  0.0935±0.03  0.0334±0.01
+    1 5  0.1076±0.01  0.0705±0.02  0.2759±0.01  0.0935±0.03  0.0334±0.01
+    10 2  0.0746±0.02  0.0742±0.01  0.3202±0.01  0.1502±0.12  -
+    10 3  0.0707±0.02  0.0861±0.02  0.3019±0.02  0.1528±0.15  -
+    10 4  0.0716±0.02  0.0817±0.02  0.2465±0.05  0.1571±0.12  -
+    10 5  0.0441±0.03  0.0842±0.02  0.2065±0.03  0.1600±0.11  -
+    15 2  0.0698±0.02  0.0707±0.01  0.3212±0.03  0.2182±0.15  -
+    15 3  0.0689±0.02  0.0830±0.01  0.3041±0.03  0.2050±0.10  -
+    15 4  0.0716±0.03  0.0922±0.02  0.3295±0.04  0.2114±0.11  -
+    15 5  0.0737±0.03  0.0963±0.03  0.2917±0.03  0.2147±0.09  -
+    20 2  0.0755±0.02  0.0703±0.02  0.3448±0.05  0.2406±0.12  -
+    20 3  0.0755±0.03  0.0707±0.01  0.3348±0.06  0.2343±0.08  -
+    20 4  0.0645±0.02  0.0914±0.04  0.3005±0.06  0.2536±0.08  -
+    20 5  0.0641±0.01  0.0833±0.03  0.2956±0.02  0.2749±0.09  -
+    25 2  0.0680±0.02  0.0707±0.01  0.3405±0.02  0.2481±0.11  -
+    25 3  0.0597±0.03  0.0712±0.02  0.3199±0.07  0.2775±0.06  -
+    25 4  0.0505±0.01  0.0776±0.02  0.3097±0.04  0.3189±0.07  -
+    25 5  0.0479±0.04  0.0782±0.02  0.2917±0.02  0.3633±0.02  -
+    30 2  0.0417±0.02  0.0707±0.01  0.3110±0.03  0.2938±0.07  -
+    30 3  0.0483±0.01  0.0743±0.02  0.2935±0.02  0.3229±0.09  -
+    30 4  0.0422±0.01  0.0738±0.02  0.3053±0.02  0.3628±0.02  -
+    30 5  0.0404±0.04  0.0681±0.01  0.2987±0.02  0.3606±0.03  -
+    """,
+    remarks=(
+        """
+        The lowest printed rate of 2L-MJFA, 0.0404 with 5 components in 30 dimensions, is not reached. There
+        ours is 0.1643: that model has 10 covariances of 30 factors, 4650 numbers, for 114 rows. With one
+        component, which is not in the printed table, it is 0.0426 in 15 dimensions, the lowest of all methods
+        here and one row of 455 above the printed one, and 0.0435 in 10, which BIC chooses in all five folds.
+        """,
+        """
+        The text calls 0.0404 the significantly lowest rate and says that the best of the competitors is
+        just 0.0279, by LDA-GMM. That is lower; and the table has 0.0282.
+        """,
+        """
+        LDA-GMM has 0.13: LDA without shrinkage, with 114 rows of 60 features, fits the training rows too
+        closely. With shrinkage it has 0.0659. No classifier here comes near the printed 0.0282, so that was
+        probably trained on more rows than one fold.
+        """,
+        """
+        mPPCA in one dimension has 0.06 to 0.07 where 0.25 to 0.28 is printed. The rate of PCA-GMM in one
+        dimension is printed as 0.0935 for 2, 3, 4 and 5 components alike; ours differ.
+        """,
+    ),
+)

@@ -1,0 +1,83 @@
+"""Table 3.12: urban land cover."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from latently.datasets import load
+from reproductions.document_003._classification import OFFICIAL, reproduction
+
+
+def load_rows(seed):
+    rows = load("urban_land_cover")
+    wanted = [list(rows.class_names).index(name) for name in ("building", "concrete", "grass")]
+    fit, test = np.isin(rows.y_train, wanted), np.isin(rows.y_test, wanted)
+    return {OFFICIAL: [(rows.X_train[fit], rows.y_train[fit], rows.X_test[test], rows.y_test[test])]}
+
+
+REPRODUCTION = reproduction(
+    load_rows,
+    id="003/table-3.12",
+    title="2L-MJFA and other classifiers on urban land cover",
+    source="Document 003, section 3.3.5, Table 3.12 and Fig. 3.17",
+    data="""
+        Urban land cover (ULC), building, concrete and grass, 147 features; 77 rows for training and 273 for
+        testing, the official parts.
+    """,
+    train_on=(OFFICIAL,),
+    components=(1, 2, 3, 4, 5),
+    dimensions=(2, 5, 10, 15, 20, 25, 30),
+    quick={"components": (2,), "dimensions": (2,)},
+    published="""
+    2 2  0.5108       0.1209       0.5128       0.3301       0.6557
+    10 2  0.1319       0.1355       0.4945       0.2491       -
+    10 3  0.1282       0.1282       0.1832       0.2015       -
+    10 4  0.1355       0.1502       0.3736       0.2564       -
+    10 5  0.1245       0.1319       0.2418       0.2418       -
+    15 2  0.1172       0.3077       0.3846       0.3700       -
+    15 3  0.1172       0.2234       0.3773       0.3846       -
+    15 4  0.1392       0.2381       0.2418       0.3773       -
+    15 5  0.1099       0.1722       0.3223       0.4139       -
+    20 2  0.1209       0.4725       0.3773       0.3883       -
+    20 3  0.1209       0.3919       0.3443       0.4139       -
+    20 4  0.1245       0.3883       0.3883       0.3956       -
+    20 5  0.1172       0.3004       0.3516       0.4396       -
+    25 2  0.1172       0.4579       0.3114       0.4066       -
+    25 3  0.1392       0.3150       0.2454       0.4176       -
+    25 4  0.1319       0.3810       0.3480       0.4066       -
+    25 5  0.1319       0.4029       0.2930       0.4432       -
+    30 2  0.1245       0.4286       0.4249       0.4432       -
+    30 3  0.1209       0.2454       0.3443       0.4396       -
+    30 4  0.1429       0.3883       0.2527       0.4505       -
+    30 5  0.1392       0.3883       0.3077       0.4945       -
+    """,
+    remarks=(
+        """
+        All printed rates are multiples of 1/273 but 0.5108 and 0.3301, in the line of two dimensions. The
+        source counts 148 dimensions; there are 147 features.
+        """,
+        """
+        The lowest printed rate of 2L-MJFA, 0.1099, is reached outside the printed grid: in 5 dimensions,
+        which we added after a first run, one component has 0.1062, one row of 273 less, and two with a shared
+        covariance have 0.0806. PCA-GMM is best in 5 dimensions too, with 0.1136.
+        """,
+        """
+        In the printed dimensions it is not reached: 0.1319 with one component in 10, six rows more, 0.1172
+        with a shared covariance, and 0.1722 with five components in 15, where 0.1099 is printed. Up to 25
+        dimensions several components of free covariances are worse than one: there are 77 rows to learn from.
+        """,
+        """
+        With two components in two dimensions 2L-MJFA and mPPCA have 0.1429 and 0.1575, where more than 0.5
+        is printed; two dimensions are enough for the three classes, and the printed fits must have failed.
+        """,
+        """
+        There are fewer rows than features, so that LDA without shrinkage can separate any training rows:
+        0.37 and more on test rows, and 0.1465 with shrinkage.
+        """,
+        """
+        BIC judges the density and not the classes, and what it chooses mostly has more errors than our
+        lowest: for 2L-MJFA 0.1502, with free covariances as with a shared one, and most of all for PCA-GMM,
+        0.3004 against 0.1136. Support vectors have 0.1355.
+        """,
+    ),
+)

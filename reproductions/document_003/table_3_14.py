@@ -1,0 +1,67 @@
+"""Table 3.14: breast tissue among noise."""
+
+from __future__ import annotations
+
+from latently.datasets import load
+from reproductions.document_003._classification import FOUR_FOLDS, ONE_FOLD, in_folds, reproduction
+
+
+def load_rows(seed):
+    rows = load("breast_tissue")
+    return in_folds(rows.X, rows.y, n_noise_features=30, seed=seed)
+
+
+REPRODUCTION = reproduction(
+    load_rows,
+    id="003/table-3.14",
+    title="2L-MJFA and other classifiers on breast tissue with noise",
+    source="Document 003, section 3.3.5, Table 3.14 and Fig. 3.19",
+    data="""
+        Breast tissue (BT), 106 rows of 6 classes (14 to 22 each), 9 features and 30 columns of standard
+        normal noise, drawn anew from each seed.
+    """,
+    train_on=(ONE_FOLD, FOUR_FOLDS),
+    components=(1, 2, 3, 4, 5),
+    dimensions=(2, 4, 6, 9),
+    quick={"components": (2,), "dimensions": (2,)},
+    published="""
+    2 2  0.2468±0.05 0.3902±0.07 0.6692±0.03 0.6517±0.14 0.5576±0.11
+    4 2  0.1897±0.01 0.4257±0.05 0.7261±0.03 0.6255±0.12 0.5350±0.09
+    6 2  0.1970±0.02 0.4533±0.05 0.6510±0.09 0.6159±0.13 -
+    9 2  0.2073±0.04 0.4902±0.06 0.6418±0.02 0.5899±0.09 -
+    2 3  0.2540±0.02 0.3900±0.06 0.6892±0.02 0.6032±0.15 0.5479±0.08
+    4 3  0.2359±0.02 0.4164±0.02 0.6713±0.03 0.6076±0.10 0.5053±0.09
+    6 3  0.2371±0.01 0.4615±0.04 0.6442±0.06 0.6088±0.08 -
+    9 3  0.2085±0.04 0.5457±0.04 0.6088±0.07 0.6573±0.06 -
+    2 4  0.2530±0.05 0.3616±0.07 0.6986±0.05 0.6043±0.15 0.5279±0.09
+    4 4  0.2528±0.05 0.4164±0.02 0.6345±0.04 0.6182±0.09 0.5550±0.06
+    6 4  0.2560±0.03 0.4995±0.02 0.6219±0.06 0.6585±0.06 -
+    9 4  0.2254±0.02 0.5553±0.05 0.6618±0.04 0.6964±0.03 -
+    2 5  0.2528±0.03 0.3892±0.06 0.6870±0.03 0.6149±0.12 0.5252±0.08
+    4 5  0.2454±0.03 0.4459±0.04 0.6310±0.03 0.5887±0.09 0.4961±0.08
+    6 5  0.2454±0.01 0.5362±0.04 0.6406±0.02 0.6973±0.07 -
+    9 5  0.2169±0.04 0.5553±0.05 0.6406±0.02 0.6677±0.05 -
+    """,
+    remarks=(
+        """
+        The source says that one fold is for training, but Table 3.9 has 81 rows for training and 24 for
+        testing, about four folds and one. One fold has 2 or 3 rows of the smallest class, and no mixture of
+        three components can be fitted to two.
+        """,
+        """
+        With four folds for training our rates of the competitors differ from the printed ones by little on
+        average: -0.007 for mMCFA, 0.000 for mPPCA, -0.044 for PCA-GMM and -0.016 for LDA-GMM. So rows,
+        noise and folds are probably those of the source.
+        """,
+        """
+        Those of 2L-MJFA differ by 0.154 on average, and the lowest printed one, 0.1897, is not reached: ours
+        is 0.3498 there. Our lowest are 0.2745 and, with a shared covariance, 0.2554, the lowest of all
+        methods here: the order of the source holds, its margin does not. With one fold they are 0.4410 and
+        0.4197. Algorithm 2 of the source, as printed, takes posteriors of test rows in training; if it was
+        run so, its rates may be too low.
+        """,
+        """
+        The usual classifiers have rates of 0.48 and more: 30 of the 39 features are noise.
+        """,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Pictures that only reproductions need; each function gives a matplotlib figure."""

@@ -1,0 +1,176 @@
+"""Commands that use a fitted folder: predict, score, transform, sample, impute and report."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from latently.cli.commands.options import (
+    AnswerOptions,
+    Data,
+    Fitted,
+    Force,
+    Keep,
+    ReadOptions,
+    RowsOutput,
+    Seed,
+    option,
+    output_option,
+)
+from latently.cli.speaking import Voice, counted, shown
+
+
+def predict(
+    model: Fitted,
+    data: Data,
+    *,
+    probabilities: Annotated[
+        bool, option("--probabilities", help="Those of all components or classes.")
+    ] = False,
+    keep: Keep = None,
+    read: ReadOptions,
+    to: RowsOutput,
+    answer: AnswerOptions,
+):
+    """The component or class of each row."""
+    reading = read.reading()
+    from latently.cli import using
+
+    with Voice(answer.json) as voice:
+        folder = using.open_folder(model)
+        columns_of = using.predictions(folder, probabilities)
+        _apply(folder, data, read, reading, columns_of, voice, keep, to)
+
+
+def score(
+    model: Fitted,
+    data: Data,
+    *,
+    accept: Annotated[
+        float, option(help="Share of ordinary rows that are to be accepted as such.", min=0.0, max=1.0)
+    ] = 0.99,
+    reference: Annotated[
+        str | None,
+        option(
+            help="Ordinary rows that were not fitted to, to set the limit by; by default those fitted to."
+        ),
+    ] = None,
+    keep: Keep = None,
+    read: ReadOptions,
+    to: RowsOutput,
+    answer: AnswerOptions,
+):
+    """The log density of each row, and whether it is novel: below what nearly all ordinary rows reach."""
+    reading = read.reading()
+    from latently.cli import using
+
+    with Voice(answer.json) as voice:
+        folder = using.open_folder(model)
+        limit = using.threshold(folder, accept, reference, reading, read.missing or (), voice)
+        n_novel = 0
+
+        def columns_of(values):
+            nonlocal n_novel
+            scores = using.log_densities(folder, values)
+            n_novel += int((scores < limit).sum())
+            return {"log_density": scores, "novel": scores < limit}
+
+        def facts(n_rows):
+            voice.note(f"{n_novel} of {n_rows} rows are novel: their log density is below {limit:.6g}")
+            return {"novel": n_novel, "threshold": limit, "acceptance_rate": accept}
+
+        _apply(folder, data, read, reading, columns_of, voice, keep, to, facts)
+
+
+def transform(
+    model: Fitted, data: Data, *, keep: Keep = None, read: ReadOptions, to: RowsOutput, answer: AnswerOptions
+):
+    """The factors of each row."""
+    reading = read.reading()
+    from latently.cli import using
+
+    with Voice(answer.json) as voice:
+        folder = using.open_folder(model)
+        _apply(folder, data, read, reading, using.factors(folder), voice, keep, to)
+
+
+def sample(
+    model: Fitted,
+    *,
+    rows: Annotated[int, option("--rows", "-n", help="How many.", min=1)] = 10,
+    seed: Seed = 0,
+    to: RowsOutput,
+    answer: AnswerOptions,
+):
+    """New rows drawn from the model."""
+    from latently.cli import using
+
+    with Voice(answer.json) as voice:
+        n_rows, records = using.sample(using.open_folder(model), rows, seed, to.output, to.force, voice)
+        _tell(n_rows, records, to.output, voice)
+
+
+def impute(
+    model: Fitted,
+    data: Data,
+    *,
+    draw: Annotated[
+        bool, option("--draw", help="Draw missing cells by chance in place of their mean.")
+    ] = False,
+    seed: Seed = 0,
+    read: ReadOptions,
+    to: RowsOutput,
+    answer: AnswerOptions,
+):
+    """The table with its missing cells filled by what the model expects; all other cells stay as they are."""
+    reading = read.reading()
+    from latently.cli import using
+
+    with Voice(answer.json) as voice:
+        n_rows, records, n_filled = using.impute(
+            using.open_folder(model), data, reading, read.missing or (), voice,
+            draw=draw, seed=seed, output=to.output, force=to.force,
+        )  # fmt: skip
+        voice.note(f"filled {counted(n_filled, 'cell')}")
+        _tell(n_rows, records, to.output, voice, filled=n_filled)
+
+
+def report(
+    model: Fitted,
+    data: Data,
+    *,
+    read: ReadOptions,
+    output: Annotated[str | None, output_option("By default report.html in the folder.")] = None,
+    force: Force = False,
+    answer: AnswerOptions,
+):
+    """A page about the model and the data, in one HTML file."""
+    reading = read.reading()
+    from latently.cli import using
+
+    with Voice(answer.json) as voice:
+        path, n_rows = using.report(
+            using.open_folder(model), data, reading, read.missing or (), voice, output=output, force=force
+        )
+        voice.result(f"Wrote {shown(path)}", output=os.fspath(path), rows=n_rows)
+
+
+def _apply(folder, data, read, reading, columns_of, voice, keep, to, facts=lambda n_rows: {}):
+    """Writes the columns for all rows; `facts(n_rows)` are what else is to be told."""
+    from latently.cli import using
+
+    n_rows, records = using.apply(
+        folder, data, reading, read.missing or (), columns_of, voice,
+        output=to.output, force=to.force, keep=keep or (),
+    )  # fmt: skip
+    _tell(n_rows, records, to.output, voice, **facts(n_rows))
+
+
+def _tell(n_rows, records, output, voice, **facts):
+    """What was written where; rows that went to stdout speak for themselves."""
+    if records is not None:
+        facts["results"] = records
+    if voice.json or output is not None:
+        voice.result(
+            f"Wrote {counted(n_rows, 'row')} to {shown(output)}", rows=n_rows, output=output, **facts
+        )

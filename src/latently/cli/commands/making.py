@@ -1,0 +1,192 @@
+"""Commands that make a fitted folder: fit and select."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latently.cli.commands.options import (
+    AnswerOptions,
+    ColumnOptions,
+    Criterion,
+    Data,
+    Force,
+    ImageOptions,
+    ModelOptions,
+    ReadOptions,
+    Seed,
+    output_option,
+)
+from latently.cli.models import DEFAULT, MODELS, build, model_named, numbers_in
+from latently.cli.speaking import Voice, counted, shown
+from latently.selection import criteria
+from latently.selection.criteria import CRITERIA
+
+ToFolder = Annotated[str, output_option("The folder to make.")]
+
+
+def fit(
+    data: Data,
+    *,
+    of: ModelOptions,
+    columns: ColumnOptions,
+    read: ReadOptions,
+    images: ImageOptions,
+    seed: Seed = 0,
+    output: ToFolder = "latently-model",
+    force: Force = False,
+    answer: AnswerOptions,
+):
+    """Fit a model to a table and keep it in a folder. Sizes that are not given are chosen by BIC."""
+    request = _request(data, criteria.DEFAULT, of, columns, read, images, seed, output, force)
+    from latently.cli.fitting import fit as fitted_to
+
+    with Voice(answer.json) as voice:
+        tell(fitted_to(request, voice), output, voice)
+
+
+def select(
+    data: Data,
+    *,
+    of: ModelOptions,
+    criterion: Criterion = criteria.DEFAULT,
+    columns: ColumnOptions,
+    read: ReadOptions,
+    images: ImageOptions,
+    seed: Seed = 0,
+    output: ToFolder = "latently-model",
+    force: Force = False,
+    answer: AnswerOptions,
+):
+    """Fit models of several sizes, print how they compare and keep the best in a folder."""
+    request = _request(data, criterion, of, columns, read, images, seed, output, force)
+    if of.model is not None:
+        _check_criterion(MODELS[of.model], of.model, criterion)
+    from latently.cli.fitting import fit as fitted_to
+
+    with Voice(answer.json) as voice:
+        found = fitted_to(request, voice, select_all=True)
+        if found.selection is None:
+            voice.note("there was one size only, so nothing was chosen; give a range such as -k 1..6")
+        tell(found, output, voice, with_table=True)
+
+
+def _request(data, criterion, of, columns, read, images, seed, output, force):
+    """What the user typed, after a check for errors of usage that can be told before anything is read."""
+    for hint, check in (
+        ("-k", lambda: of.components is None or numbers_in(of.components, "-k")),
+        ("-q", lambda: of.factors is None or numbers_in(of.factors, "-q")),
+        ("--model", lambda: of.model is None or model_named(of.model)),
+        (
+            "--option",
+            lambda: not of.options or build(model_named(of.model or DEFAULT), {}, of.options, seed=0),
+        ),
+    ):
+        try:
+            check()
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint=hint) from None
+    if criterion not in CRITERIA:
+        raise typer.BadParameter(
+            f"it must be {criteria.listed()}, not {shown(criterion)}", param_hint="--criterion"
+        )
+    reading = read.reading(images.resize, images.colour)
+    from latently.cli.fitting import Request
+
+    return Request(
+        data, output, force, of.model, of.components, of.factors, of.options or [], criterion, of.max_iter,
+        of.tol, seed, columns.columns or [], columns.without or [], columns.label, read.missing or [],
+        columns.standardise, columns.in_memory, reading,
+    )  # fmt: skip
+
+
+def _check_criterion(model, name, criterion):
+    """Whether sizes of the model can be chosen by the criterion."""
+    if model.can_be_chosen_by(criterion):
+        return
+    others = [other for other in CRITERIA if model.can_be_chosen_by(other)]
+    cure = f"choose {criteria.listed(others)}" if others else "use fit"
+    wrong = f"by {criterion}" if others else "by a criterion"
+    hint = "--criterion" if others else "--model"
+    raise typer.BadParameter(f"sizes of {name} cannot be chosen {wrong}; {cure}", param_hint=hint)
+
+
+_SHOWN_MODELS = 10
+_AGREEMENT = {
+    "training_accuracy": "{share:.1f} % of the rows fitted to are put into their class",
+    "clustering_accuracy": "Components agree with {label} in {share:.1f} % of the rows, at best one to one",
+}
+
+
+def tell(found, output, voice, with_table=False):
+    """What was fitted, in a few lines."""
+    from latently.cli.writing import FILES
+
+    record, model, selection = found.record, found.model, found.selection
+    name = type(model).__name__
+    sizes = {
+        parameter: value
+        for parameter, value in model.get_params(deep=True).items()
+        if parameter.rpartition("__")[2] in ("n_components", "n_factors")
+    }
+    facts = {
+        "model": record.model,
+        **{parameter.rpartition("__")[2]: value for parameter, value in sizes.items()},
+        "rows": record.n_rows,
+        "columns": record.columns,
+        "left_out": [{"column": column, "reason": reason} for column, reason in record.left_out],
+        "missing_cells": record.n_missing,
+        "standardised": record.standardised,
+        "output": output,
+    }
+    described = ", ".join(
+        counted(value, parameter.rpartition("n_")[2].removesuffix("s")) for parameter, value in sizes.items()
+    )
+    lines = [
+        f"{name} ({described}) of {counted(record.n_rows, 'row')} and "
+        f"{counted(len(record.columns), 'column')}{', standardised' if record.standardised else ''}"
+    ]
+    if record.densities:
+        facts["median_log_density"] = record.threshold(0.5)
+    if hasattr(model, "n_iter_"):
+        facts |= {"iterations": model.n_iter_, "converged": model.converged_}
+    if selection is not None:
+        facts |= {"criterion": selection.criterion, "criterion_value": selection.best_score_}
+        facts["selection"] = (
+            selection.table_.astype(object).where(selection.table_.notna(), None).to_dict("records")
+        )
+        lines[0] += f", the best of {len(selection.table_)} by {selection.criterion}"
+        if with_table:
+            _show_table(selection, voice)
+    for fact, share in found.agreement.items():
+        facts[fact] = share
+        lines.append(_AGREEMENT[fact].format(share=100 * share, label=shown(record.label)))
+    files = ", ".join(name for name in FILES if Path(output, name).is_file())
+    voice.result([*lines, f"Wrote {files} to {shown(output)}"], **facts)
+
+
+def _show_table(selection, voice):
+    from pandas import isna
+
+    from latently.selection.result import cell_name
+
+    table = selection.table_.sort_values("rank", na_position="last").head(_SHOWN_MODELS)
+    parameters = list(selection.best_params_)
+    criterion = CRITERIA[selection.criterion]
+    columns = ["rank", *parameters, "log_likelihood", "n_parameters", criterion.column, "converged"]
+    columns = [name for name in columns if selection.table_[name].notna().any()]  # some have no likelihood
+    formats = {"log_likelihood": "{:.4f}", criterion.column: "{:.5g}" if criterion.held_out else "{:.2f}"}
+    shown_rows = [
+        ["" if isna(row[name]) else formats.get(name, "{}").format(row[name]) for name in columns]
+        for row in table[columns].astype(object).to_dict("records")
+    ]
+    voice.table([name.removeprefix("n_") for name in columns], shown_rows)
+    failed = selection.table_[selection.table_["error"] != ""]
+    if len(failed):
+        first = failed.iloc[0]
+        voice.note(
+            f"{counted(len(failed), 'fit')} failed, with {cell_name(first[parameters].to_dict())}: "
+            f"{first['error']}"
+        )

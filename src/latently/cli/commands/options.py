@@ -1,0 +1,238 @@
+"""Options, each declared once, and records of those that several commands share.
+
+A command takes records among its parameters; `with_options` gives typer a function with all options of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from latently.cli.models import MODELS
+from latently.cli.speaking import shown
+from latently.cli.tables import Reading, size_of
+from latently.selection.criteria import CRITERIA
+
+_READING, _MODEL, _OUTPUT = "How data are read", "Model", "Output"
+
+
+def option(*names, help, panel=None, **more):
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+def output_option(help, **more):
+    return option("--output", "-o", help=help, panel=_OUTPUT, **more)
+
+
+def _model_names(incomplete: str):
+    return [(name, model.title) for name, model in MODELS.items() if name.startswith(incomplete)]
+
+
+def _criterion_names(incomplete: str):
+    return [(name, kind.description) for name, kind in CRITERIA.items() if name.startswith(incomplete)]
+
+
+# -- single ones -----------------------------------------------------------------------------------------
+
+Data = Annotated[
+    str, typer.Argument(help="A CSV, TSV, Parquet, zarr, .npy or .npz file, or a folder of images.")
+]
+Fitted = Annotated[str, typer.Argument(metavar="MODEL", help="A folder that fit or select wrote.")]
+Criterion = Annotated[
+    str,
+    option(
+        help="; ".join(f"{name}: {kind.description}" for name, kind in CRITERIA.items()) + ".",
+        panel=_MODEL,
+        autocompletion=_criterion_names,
+    ),
+]
+Seed = Annotated[int, option(help="Seed of all that is drawn by chance.", min=0, max=2**32 - 1)]
+Keep = Annotated[
+    list[str] | None,
+    option(help="A column of the data to copy to the output; may be given several times.", panel=_OUTPUT),
+]
+Force = Annotated[bool, option("--force", help="Replace what is there.", panel=_OUTPUT)]
+
+
+# -- records ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a file is read."""
+
+    missing: Annotated[
+        list[str] | None,
+        option(
+            help="A further text that stands for a missing cell; may be given several times.", panel=_READING
+        ),
+    ] = None
+    separator: Annotated[
+        str | None, option(help="The mark between cells; guessed if not given.", panel=_READING)
+    ] = None
+    decimal: Annotated[
+        str | None, option(help="The decimal mark, '.' or ','; guessed if not given.", panel=_READING)
+    ] = None
+    header: Annotated[
+        bool | None,
+        option(
+            "--header/--no-header",
+            help="Whether the first line has names; guessed if not given.",
+            panel=_READING,
+        ),
+    ] = None
+    array: Annotated[str | None, option(help="Which array of an .npz file.", panel=_READING)] = None
+
+    def reading(self, resize=None, colour=False):
+        """The same, checked."""
+        separator = self.separator
+        if separator is not None:
+            separator = {"\\t": "\t", "tab": "\t", "space": r"\s+"}.get(separator, separator)
+        if separator is not None and ((len(separator) != 1 and separator != r"\s+") or separator in '"\n\r'):
+            raise typer.BadParameter(
+                f"it is one character, tab or space, not {shown(separator)}", param_hint="--separator"
+            )
+        if self.decimal not in (None, ".", ","):
+            raise typer.BadParameter(f"it is '.' or ',', not {shown(self.decimal)}", param_hint="--decimal")
+        try:
+            size = size_of(resize) if resize else None
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--resize") from None
+        return Reading(separator, self.decimal, self.header, self.array, size, colour)
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """How a folder of images is read."""
+
+    resize: Annotated[
+        str | None, option(help="Size of all images, such as 28x28 (width x height).", panel=_READING)
+    ] = None
+    colour: Annotated[bool, option("--colour", help="Keep the colours of images.", panel=_READING)] = False
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which model is fitted, and how."""
+
+    model: Annotated[
+        str | None,
+        option(
+            "--model", "-m", help=f"One of {', '.join(MODELS)}.", panel=_MODEL, autocompletion=_model_names
+        ),
+    ] = None
+    components: Annotated[
+        str | None,
+        option("-k", "--components", help="Number of components, or a range such as 1..6.", panel=_MODEL),
+    ] = None
+    factors: Annotated[
+        str | None,
+        option("-q", "--factors", help="Number of factors, or a range such as 1..5.", panel=_MODEL),
+    ] = None
+    options: Annotated[
+        list[str] | None,
+        option(
+            "--option", help="name=value, a parameter of the model; may be given several times.", panel=_MODEL
+        ),
+    ] = None
+    max_iter: Annotated[int | None, option(help="Most iterations of a fit.", panel=_MODEL, min=0)] = None
+    tol: Annotated[float | None, option(help="Relative gain at which a fit ends.", panel=_MODEL, min=0.0)] = (
+        None
+    )
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """Which columns are fitted to, and how they are treated."""
+
+    columns: Annotated[
+        list[str] | None,
+        option(
+            "--columns",
+            "-c",
+            help="Columns to use: names with commas between, * for any text.",
+            panel=_READING,
+        ),
+    ] = None
+    without: Annotated[
+        list[str] | None, option(help="Columns to leave out, written likewise.", panel=_READING)
+    ] = None
+    label: Annotated[
+        str | None,
+        option("--label", "-l", help="The column that holds classes (of images: folder).", panel=_READING),
+    ] = None
+    standardise: Annotated[
+        bool | None,
+        option(
+            "--standardise/--no-standardise",
+            help="Give columns mean 0 and deviation 1 for the fit. By default tables are, images and counts "
+            "not.",
+            panel=_READING,
+        ),
+    ] = None
+    in_memory: Annotated[
+        bool | None,
+        option(
+            "--in-memory/--from-disk",
+            help="Where the numbers are during the fit. By default more than 256 MB of them are on disk.",
+            panel=_READING,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class RowsOutput:
+    """Where rows are written."""
+
+    output: Annotated[
+        str | None, output_option("A .csv, .tsv or .parquet file; by default CSV on stdout.")
+    ] = None
+    force: Force = False
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """How a command answers."""
+
+    json: Annotated[bool, option("--json", help="Answer with one JSON object on stdout.", panel=_OUTPUT)] = (
+        False
+    )
+    debug: Annotated[bool, option("--debug", help="Show where an error came from.", panel=_OUTPUT)] = False
+
+
+def with_options(command):
+    """The command as typer takes it: in place of each record, the options in it."""
+    parameters: list[inspect.Parameter] = []
+    records: dict[str, Any] = {}
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        record = parameter.annotation
+        if not is_dataclass(record):
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        types = get_type_hints(record, include_extras=True)
+        records[parameter.name] = record
+        parameters += [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=types[field.name],
+            )
+            for field in fields(record)
+        ]
+
+    @functools.wraps(command)
+    def run(**given):
+        made = {
+            name: record(**{field.name: given.pop(field.name) for field in fields(record)})
+            for name, record in records.items()
+        }
+        return command(**given, **made)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run

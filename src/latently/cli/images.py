@@ -1,0 +1,90 @@
+"""Folders of images: a row for each, its pixels in the range 0 to 1."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from latently.cli.speaking import shown
+from latently.core.sources import Table, package, pixel_names, rows_in_frame
+
+_MOST_PIXELS = 1 << 20
+_BESIDE = ("file", "folder")
+_IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+
+
+def open_images(folder, reading):
+    """The images below a folder as a table of pixels, with the name of each and of its folder beside them."""
+    image = package("PIL.Image", "images", "folders of images")
+    pandas = package("pandas", "csv", "tables")
+    there = sorted(
+        (file for file in _files_in(folder) if file.suffix.lower() in _IMAGES),
+        key=lambda file: file.relative_to(folder).as_posix(),
+    )
+    if not there:
+        raise ValueError(f"the folder {shown(folder)} has no images in it ({', '.join(_IMAGES)})")
+    mode = "RGB" if reading.colour else "L"
+
+    def pixels(file, size):
+        """The image in the range 0 to 1, of this size if one is demanded, (height, width)."""
+        try:
+            with image.open(file) as opened:
+                grey = opened.convert(mode)
+                if reading.resize and grey.size != reading.resize[::-1]:
+                    grey = grey.resize(reading.resize[::-1])
+                values = np.asarray(grey, dtype=np.float32) / 255
+        except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
+            raise ValueError(
+                f"{shown(file)} cannot be read as an image: {error}; remove it from the folder"
+            ) from error
+        if size is not None and values.shape[:2] != size:
+            (h, w), (height, width) = values.shape[:2], size
+            raise ValueError(
+                f"images differ in size: {shown(there[0].name)} is {width} x {height}, {shown(file.name)} "
+                f"{w} x {h}; give --resize {width}x{height}, say"
+            )
+        return values
+
+    shape = pixels(there[0], None).shape
+    names = pixel_names(shape)
+    if len(names) > _MOST_PIXELS:
+        height, width = shape[:2]
+        raise ValueError(
+            f"images of {width} x {height} are too large; give a smaller size by --resize 64x64, say"
+        )
+
+    def frames(missing=(), texts=(), moved=None):
+        step = rows_in_frame(len(names))
+        for start in range(0, len(there), step):
+            rows = []
+            for number, file in enumerate(there[start : start + step], start + 1):
+                rows.append(pixels(file, shape[:2]).reshape(-1))
+                if moved is not None:
+                    moved(number)
+            some = [file.relative_to(folder) for file in there[start : start + step]]
+            frame = pandas.DataFrame(np.stack(rows), columns=names)
+            yield frame.assign(
+                file=[file.as_posix() for file in some], folder=[file.parent.as_posix() for file in some]
+            )
+
+    return Table(
+        folder,
+        shown(folder),
+        [*names, *_BESIDE],
+        len(there),
+        frames,
+        lambda: (frame[names].to_numpy() for frame in frames()),
+        size=len(there),
+        named=False,
+        array_shape=(len(there), *shape),
+        beside=_BESIDE,
+    )
+
+
+def _files_in(folder):
+    """All files below a folder but hidden ones; links to folders are not followed."""
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(where, name) for name in names if not name.startswith("."))

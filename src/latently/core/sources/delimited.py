@@ -1,0 +1,111 @@
+"""Text with a mark between the cells: .csv, .tsv and .txt files, packed or not."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latently.core.sources.cells import MISSING, numbers_of
+from latently.core.sources.chunks import Rows, rechunked, rows_in_frame
+from latently.core.sources.dialect import Dialect, dialect_of, opened
+from latently.core.sources.packages import package
+from latently.core.sources.table import Table
+
+
+def open_delimited(
+    path: Path, separator: str | None = None, decimal: str | None = None, header: bool | None = None
+) -> Table:
+    """The table in a file of text; see `dialect` for what is guessed."""
+    package("pandas", "csv", ".csv, .tsv and .txt files")
+    tabs = ".tsv" in path.name.lower()[-7:]
+    dialect = dialect_of(path, separator or ("\t" if tabs else None), decimal, header)
+    packed = path.name.lower().endswith(".gz")
+    return Table(
+        path,
+        repr(str(path)),
+        list(dialect.names),
+        None,
+        partial(_frames, path, dialect),
+        partial(_chunks, path, dialect),
+        size=path.stat().st_size * (4 if packed else 1),  # a guess, for bars alone
+        named=dialect.header,
+        beside=dialect.names[:1] if dialect.row_names else (),
+        dialect=dialect,
+    )
+
+
+def _frames(
+    path: Path,
+    dialect: Dialect,
+    missing: Collection[str] = MISSING,
+    texts: Collection[str] | None = (),
+    moved: Callable[[int], object] | None = None,
+) -> Iterator[Any]:
+    """Data frames; `moved` is told how many characters were read."""
+    pandas = package("pandas", "csv", ".csv, .tsv and .txt files")
+    kinds: dict[str, Any] = {"dtype": object, "na_filter": False}
+    if texts is not None:
+        spellings = [spelt for text in missing for spelt in (text, text.upper(), text.capitalize())]
+        kinds = {"dtype": dict.fromkeys(texts, object), "na_values": spellings, "decimal": dialect.decimal}
+    with opened(path, dialect.encoding) as file:
+        counting = _Counting(file)
+        try:
+            with pandas.read_csv(
+                counting,
+                sep=dialect.separator,
+                header=0 if dialect.header else None,
+                names=list(dialect.names),
+                index_col=False,
+                skipinitialspace=dialect.separator != "\t",
+                chunksize=rows_in_frame(len(dialect.names)),
+                low_memory=False,  # one type per column and frame
+                **kinds,
+            ) as frames:
+                for frame in frames:
+                    # short lines lack cells, which are NaN even in text
+                    yield frame.fillna("") if texts is None else frame
+                    if moved is not None:
+                        moved(counting.n_read)
+        except pandas.errors.EmptyDataError:
+            return
+        except pandas.errors.ParserError as error:
+            reason = str(error).removeprefix("Error tokenizing data. C error: ")
+            raise ValueError(f"the file {str(path)!r} cannot be read as a table: {reason}") from error
+
+
+def _chunks(path: Path, dialect: Dialect) -> Iterator[Rows]:
+    return rechunked(_numbers(path, dialect), len(dialect.features))
+
+
+def _numbers(path: Path, dialect: Dialect) -> Iterator[Rows]:
+    for frame in _frames(path, dialect):
+        features = frame[list(dialect.features)]
+        values, is_text = numbers_of(features, decimal=dialect.decimal)
+        if is_text.any():
+            row, place = np.argwhere(is_text)[0]
+            cell = str(features.iloc[int(row), int(place)])
+            column, example = dialect.features[place], cell if len(cell) <= 60 else cell[:57] + "..."
+            raise ValueError(f"column {column!r} of {str(path)!r} holds {example!r}; real numbers are needed")
+        yield values
+
+
+@dataclass
+class _Counting:
+    """A file that knows how much of it was read."""
+
+    file: io.TextIOBase
+    n_read: int = 0
+
+    def read(self, size: int = -1) -> str:
+        text = self.file.read(size)
+        self.n_read += len(text)
+        return text
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.file)

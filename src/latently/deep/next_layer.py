@@ -1,0 +1,186 @@
+"""One more layer above a frozen model: a mixture in the place of the prior of one component's factors.
+
+The rows are what the model below knows of those factors: posteriors N(m_n, V_n), weighted by the share that
+the component has in row n. What EM raises is a lower bound of the log-likelihood (docs/dmfa.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latently.backend.linalg import symmetric
+from latently.backend.namespace import Array, Floats, zeros
+from latently.core.block import Block
+from latently.core.drivers import best_start, em_step, relative
+from latently.core.frame import Frame
+from latently.core.squarem import squarem
+from latently.core.sweep import LocalSweep
+from latently.deep.stages import Stages
+from latently.distributions.deep import NextLayer, UncertainLeaves
+from latently.distributions.gaussian import FullDensity, FullGaussian
+from latently.distributions.layers import Layer, Layers, Moments, Rules, Top, standard_top
+from latently.distributions.mixture import MixtureParams
+from latently.estimators import fitting
+from latently.estimators.starts import SHORT_RUN, rows_for_start
+from latently.mixture import starts
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a mixture learns from."""
+
+    rows: Floats  # (n, q): m; with its own packed V after each where entries of the data were missing
+    weight: Floats  # (n,)
+    covariance: Floats | None  # (q, q): V of all rows
+
+
+@dataclass(frozen=True)
+class MixtureOptions:
+    """How a mixture of factors is trained."""
+
+    n_components: int
+    n_factors: int
+    common: bool
+    prior_rows: float
+    least_weight: float  # of rows, for there to be anything to learn
+    noise_floor: float
+    init: str
+    n_init: int | str
+    tol: float
+    accelerate: str | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class TrainedMixture:
+    params: MixtureParams  # of weights within the component, and Layers
+    gains: Floats  # what the bound is above that of the prior, per unit of weight, from step to step
+    n_iter: int
+    converged: bool
+
+
+def train_mixture(inputs: Inputs, prior: Moments, options: MixtureOptions, stages: Stages) -> TrainedMixture:
+    """The mixture for the factors of a component, and how it was found.
+
+    The mixture that reproduces the prior stays until another one is better. With common loadings there may be
+    no such mixture; then the best one found is taken in any case.
+    """
+    stays = TrainedMixture(mixture_of_prior(prior, options), np.zeros(1), 0, True)
+    if inputs.weight.sum() < options.least_weight:
+        return stays
+    found = _fitted(inputs, prior, options, stages)
+    if found.gains[-1] > 0:
+        return replace(found, gains=np.array([0.0, *found.gains[found.gains > 0]]))
+    return found if options.common else replace(stays, n_iter=found.n_iter, converged=found.converged)
+
+
+def _fitted(inputs: Inputs, prior: Moments, options: MixtureOptions, stages: Stages) -> TrainedMixture:
+    """The best mixture that EM finds; gains may be below zero."""
+    K, q = options.n_components, prior.means.shape[1]
+    total = float(inputs.weight.sum())
+    kernel = kernel_for(
+        K,
+        options.n_factors,
+        prior,
+        inputs.covariance,
+        common=options.common,
+        prior_rows=options.prior_rows,
+        floor=options.noise_floor * np.diagonal(prior.covariances[0]),
+    )
+    block = Block(inputs.rows, inputs.weight)
+    at_prior = density_of_prior(kernel)
+    baseline = float(kernel.family.evaluate(at_prior, block)[0][0] @ inputs.weight) / total
+
+    def step_over(rows: Block) -> Callable[[Any], Any]:
+        sweep = LocalSweep(lambda: [rows], None, floats_per_row=kernel.floats_per_row(K, q, False))
+        return em_step(kernel, sweep, baseline)
+
+    def start(_: Any) -> tuple[Any, bool]:
+        order = _in_order(inputs, q)
+        sample = block.take(order[:: -(-len(order) // rows_for_start(K))])
+        found = starts.starting_values(
+            kernel,
+            K,
+            options.init,
+            starts.number_of_starts(options.n_init, max(1, round(total)), q, K),
+            options.seed,
+            Block(sample.X[:, :q], sample.weight),
+            Frame(np.zeros(q), np.ones(q)),
+        )
+        stop = relative(options.tol)
+        return best_start(step_over(sample), found, n_steps=SHORT_RUN, stop=stop)
+
+    def example() -> MixtureParams:
+        return mixture_of_prior(prior, options)
+
+    step = step_over(block)
+    if options.accelerate == "squarem":
+        step = squarem(step, kernel)
+    # with tol=0 it is left to the whole fit to warn of mixtures that have not converged
+    stage = stages.run(
+        lambda fit_options: fitting.fit(step, start, fit_options, example=example),
+        example,
+        tol=0.0,
+        verbose=False,
+        callbacks=(),
+    )
+    result = stage.result
+    return TrainedMixture(result.params, np.array(result.history), result.n_iter, result.converged)
+
+
+def _in_order(inputs: Inputs, q: int) -> NDArray[np.int64]:
+    """Rows in the order of their values along a fixed direction, whatever their order in the data."""
+    return np.argsort(inputs.rows[:, :q] @ np.random.default_rng(0).standard_normal(q), kind="stable")
+
+
+def mixture_of_prior(prior: Moments, options: MixtureOptions) -> MixtureParams:
+    """Components that all reproduce the prior; with common loadings, only what the leading factors can."""
+    mean, covariance = prior.means, prior.covariances[0]
+    q, d, n = len(covariance), options.n_factors, options.n_components
+    if options.common:
+        # the mean must lie in the column space, so it takes the place of the last direction
+        axes = np.linalg.qr(np.column_stack([mean[0], np.linalg.eigh(covariance)[1][:, ::-1]]))[0][:, :d]
+        omega = 0.5 * symmetric(axes.T @ covariance @ axes)
+        noise = np.diagonal(covariance) - np.diagonal(axes @ omega @ axes.T)
+        top = Top(np.repeat(mean @ axes, n, axis=0), np.repeat(omega[None], n, axis=0))
+        layer = Layer(np.zeros((1, q)), axes[None], np.maximum(noise, 0.1 * np.diagonal(covariance))[None])
+        return MixtureParams(np.full(n, 1 / n), Layers(layer, top))
+    loadings = np.sqrt(0.5) * np.eye(q)[:, :d]  # of half of the variance
+    noise = 1.0 - np.sum(loadings**2, axis=1)
+    layer = Layer(*(np.repeat(array[None], n, axis=0) for array in (mean[0], loadings, noise)))
+    return MixtureParams(np.full(n, 1 / n), Layers(layer, standard_top(n, d, mean)))
+
+
+# -- the kernel -----------------------------------------------------------------------------------------
+
+
+def kernel_for(
+    n_components: int,
+    n_factors: int,
+    prior: Moments,
+    covariance: Array | None,
+    *,
+    common: bool,
+    prior_rows: float = 0.0,
+    floor: Array | None = None,
+) -> NextLayer:
+    """Of a mixture of the factors of one component; without a floor for parameters that are known.
+
+    `covariance` is that of the posterior of all rows; None if rows have their own.
+    """
+    floor = zeros((prior.means.shape[1],), prior.means) if floor is None else floor
+    owner = np.zeros(n_components, dtype=int) if common else np.arange(n_components)
+    rules = Rules(common, (owner,), (floor,))
+    family = UncertainLeaves(FullGaussian(floor), rules, n_factors=n_factors, covariance=covariance)
+    return NextLayer(family=family, prior=prior, prior_rows=prior_rows)
+
+
+def density_of_prior(kernel: NextLayer) -> FullDensity:
+    """The prior itself, for the same rows."""
+    density: FullDensity = kernel.family.prepare(Top(kernel.prior.means, kernel.prior.covariances))
+    return density

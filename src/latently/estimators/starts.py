@@ -1,0 +1,10 @@
+"""How several starts are compared: on a sample of the rows, by short runs."""
+
+from __future__ import annotations
+
+SHORT_RUN = 4  # EM steps after which the better half of the starts continues
+
+
+def rows_for_start(n_components: int) -> int:
+    """Rows of the sample that starts see."""
+    return max(10_000, 50 * n_components)

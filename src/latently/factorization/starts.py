@@ -1,0 +1,191 @@
+"""Where a non-negative factorisation starts: from singular vectors, by chance, or from clusters of rows.
+
+All but the last look at rows through sums only, so it does not matter where the rows are or in what order,
+nor whether a row is given twice or with weight two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from latently.backend.namespace import device, double, is_floating, is_sparse, like, namespace, to_numpy
+from latently.distributions.nonnegative import added_up, against, rows_of, weighted
+
+INITS = ("nndsvd", "nndsvda", "nndsvdar", "random", "kmeans")
+_MORE = 10  # directions beyond those asked for, which make the leading ones exact sooner
+_POWERS = 4
+_ZERO = 1e-6  # entries below this part of the largest are zero but for rounding,
+_RANK = 1e-6  # and singular values below this part of the largest are none
+_ROWS_FOR_CLUSTERS = 10000
+
+
+# -- a first look at the rows -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over all entries observed, each row counted with its weight."""
+
+    weight: float
+    seen: Any  # (D,): weight of the rows that have the feature
+    total: Any  # (D,): x
+    square: float  # x^2
+    entropy: float  # x ln x - x
+    lowest: float
+    largest: float
+
+    def mean(self):
+        """(D,) of each feature, in main memory."""
+        seen = to_numpy(self.seen)
+        return to_numpy(self.total) / np.where(seen > 0, seen, 1.0)
+
+
+def totals(block):
+    X = rows_of(block)
+    if is_sparse(X):
+        return _sparse_totals(X, block.weight)
+    xp = namespace(X)
+    X = double(X)
+    n, D = X.shape
+    weight = xp.ones((n,), dtype=xp.float64, device=device(X)) if block.weight is None else block.weight
+    if block.observed is None:
+        seen = xp.zeros((D,), dtype=xp.float64, device=device(X)) + xp.sum(weight)
+    else:
+        seen = weight @ xp.astype(block.observed, xp.float64)
+    logs = xp.where(X > 0, X * xp.log(xp.where(X > 0, X, 1.0)), 0.0)
+    entropy = float(weight @ xp.sum(logs - X, axis=1))
+    square = float(weight @ xp.sum(X * X, axis=1))
+    bounds = float(xp.min(X)), float(xp.max(X))
+    return Totals(float(xp.sum(weight)), seen, weight @ X, square, entropy, *bounds)
+
+
+def _sparse_totals(X, weight):
+    n, D = X.shape
+    weight = np.ones(n) if weight is None else weight
+    values = X.data.astype(np.float64)
+    by_value = np.repeat(weight, np.diff(X.indptr))
+    logs = np.where(values > 0, values * np.log(np.where(values > 0, values, 1.0)), 0.0)
+    return Totals(
+        float(weight.sum()),
+        np.full(D, weight.sum()),
+        np.asarray(weight @ X, dtype=np.float64),
+        float(by_value @ values**2),
+        float(by_value @ (logs - values)),
+        float(values.min(initial=0.0)),
+        float(values.max(initial=0.0)),
+    )
+
+
+def both(a, b):
+    return Totals(
+        a.weight + b.weight,
+        a.seen + b.seen,
+        a.total + b.total,
+        a.square + b.square,
+        a.entropy + b.entropy,
+        min(a.lowest, b.lowest),
+        max(a.largest, b.largest),
+    )
+
+
+# -- starts -------------------------------------------------------------------------------------------
+
+
+def components(init, sweep, found, n_components, rng, place):
+    """(r, D) components in main memory; `place` is an array that lives where the rows do."""
+    mean = found.mean()
+    if init == "kmeans":
+        return _clusters(sweep, n_components, mean, rng)
+    sizes = np.abs(rng.standard_normal((n_components, len(mean))))
+    by_chance = np.sqrt(max(mean.mean(), 0.0) / n_components) * sizes
+    if init == "random":
+        return by_chance
+    A = _singular_parts(sweep, n_components, mean, rng, place)
+    A = np.concatenate([A, by_chance[len(A) :]])
+    dead = ~A.any(axis=1)
+    A[dead] = by_chance[dead]
+    filling = {"nndsvd": 0.0, "nndsvda": A.mean(), "nndsvdar": 0.01 * A.mean() * sizes}[init]
+    return np.where(A.max() * _ZERO < A, A, filling)
+
+
+def _singular_parts(sweep, n_components, mean, rng, place):
+    """The dominant non-negative part of each leading pair of singular vectors (Boutsidis & Gallopoulos 2008).
+
+    Zero for pairs beyond the rank, and no more than there are features.
+    """
+    D = len(mean)
+    n_components = min(n_components, D)
+    Q = np.linalg.qr(rng.standard_normal((D, min(D, n_components + _MORE))))[0]
+    mean = like(mean, place)
+    for _ in range(_POWERS):
+        Q = np.linalg.qr(to_numpy(sweep.sum(_applied, like(Q, place), mean)))[0]
+    image = to_numpy(sweep.sum(_applied, like(Q, place), mean))
+    values, vectors = np.linalg.eigh(0.5 * (Q.T @ image + image.T @ Q))
+    there = values[::-1][:n_components] > _RANK**2 * max(values[-1], 0.0)
+    V = (Q @ vectors[:, ::-1][:, :n_components]).T  # (r, D)
+    V *= np.where(V.sum(axis=1) < 0, -1.0, 1.0)[:, None]
+    sides = to_numpy(sweep.sum(_sides, like(V, place), mean))  # (2, r)
+    positive, negative = np.maximum(V, 0.0), np.maximum(-V, 0.0)
+    norms = np.sqrt(sides * [np.sum(positive**2, axis=1), np.sum(negative**2, axis=1)])
+    dominant = norms[0] >= norms[1]
+    chosen = np.where(dominant[:, None], positive, negative)
+    size = np.linalg.norm(chosen, axis=1, keepdims=True)
+    strength = np.sqrt(np.maximum(norms.max(axis=0), 0.0))[:, None]
+    return np.where(there[:, None] & (size > 0), strength * chosen / np.where(size > 0, size, 1.0), 0.0)
+
+
+def _filled(mean, block):
+    """Rows whose holes are filled with the means of their features."""
+    X = rows_of(block)
+    if block.observed is None:
+        return X
+    xp = namespace(X)
+    return xp.where(block.observed, X, xp.astype(mean, X.dtype))
+
+
+def _applied(Q, mean, block):
+    """(D, p): sum of x x' Q."""
+    X = _filled(mean, block)
+    Q = Q if is_sparse(X) else namespace(Q).astype(Q, X.dtype, copy=False)
+    return double(added_up(weighted(against(Q.T, X), block.weight), X).T)
+
+
+def _sides(V, mean, block):
+    """(2, r): sums of (v x)^2 over rows where it is positive, and where negative."""
+    X = _filled(mean, block)
+    xp = namespace(V)
+    scores = double(against(V if is_sparse(X) else xp.astype(V, X.dtype, copy=False), X))
+    squares = weighted(scores**2, block.weight)
+    return xp.stack(
+        [
+            xp.sum(xp.where(scores > 0, squares, 0.0), axis=1),
+            xp.sum(xp.where(scores < 0, squares, 0.0), axis=1),
+        ]
+    )
+
+
+def _clusters(sweep, n_components, mean, rng):
+    """Centres of clusters of some rows."""
+    from sklearn.cluster import KMeans  # here, because it takes a tenth of a second
+
+    rows, n = [], 0
+    for piece in sweep.rows(_plain_rows, mean):
+        rows.append(piece)
+        n += len(piece)
+    rows = np.concatenate(rows)
+    if n > _ROWS_FOR_CLUSTERS:
+        rows = rows[np.sort(rng.choice(n, _ROWS_FOR_CLUSTERS, replace=False))]
+    distinct = np.unique(rows, axis=0)
+    k = min(n_components, len(distinct))
+    seed = int(rng.integers(2**31 - 1))
+    centres = KMeans(k, n_init=1, random_state=seed).fit(rows).cluster_centers_
+    more = np.maximum(mean, 0.0) * rng.uniform(0.5, 1.5, size=(n_components - k, len(mean)))
+    return np.maximum(np.concatenate([centres, more]), 0.0) + 1e-3 * max(mean.mean(), 0.0)
+
+
+def _plain_rows(mean, block):
+    X = _filled(mean, block) if block.observed is None else _filled(like(mean, block.X), block)
+    return X.toarray() if is_sparse(X) else to_numpy(X if is_floating(X) else double(X))

@@ -1,0 +1,222 @@
+"""Rows as mini-batches of tensors, wherever the rows are.
+
+Every chunk of rows (all of them, if they are in memory) is shuffled and shared out evenly: 101 rows at
+`batch_size=100` are batches of 51 and 50, so that no batch is a small rest whose gradient is mostly noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latently.backend.namespace import Array, is_native, is_sparse, is_torch, like, namespace, to_numpy
+from latently.core.data import Data
+from latently.core.sources import open_source
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a step sees: some rows, all that belongs to them, and where to draw from."""
+
+    X: Tensor  # (n, D), in the dtype and on the device of the training
+    y: Tensor | None  # (n,) or (n, m): int64 where labels are integers
+    weight: Tensor | None  # (n,), on average 1 over all rows; None where every row counts once
+    rows: Tensor  # (n,), int64: the numbers of the rows among all
+    generator: torch.Generator  # for every draw of the step
+    epoch: int  # from 0
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over rows of (n, ...) values, by weight; averaged over an epoch it is that of all rows."""
+        if self.weight is None:
+            return values.mean(dim=0)
+        total: Tensor = torch.tensordot(self.weight, values, dims=1)
+        return total / len(self)
+
+
+class Rows:
+    """The rows of a fit with weights and labels beside them, to be gone through in mini-batches.
+
+    X is an array, a tensor, `Data` (whose weights count), or anything that `open_source` takes. Device "auto"
+    is where the rows are: that of a tensor, and the CPU for all else. Rows in memory that are to be elsewhere
+    are moved once; rows of a file batch by batch. Rows of weight zero are left out.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any = None,
+        weight: Any = None,
+        *,
+        batch_size: int,
+        min_batch_size: int = 1,
+        drop_last: bool = False,
+        device: str | torch.device = "auto",
+        dtype: str = "float32",
+    ):
+        if dtype not in _DTYPES:
+            raise ValueError(f"dtype must be one of {sorted(_DTYPES)}, not {dtype!r}")
+        if not 1 <= min_batch_size <= batch_size:
+            raise ValueError(
+                f"batch_size={batch_size} must be at least min_batch_size={min_batch_size}, both at least 1"
+            )
+        data = X if isinstance(X, Data) else Data(_opened(X))
+        here = data.X.device if data.in_memory and is_torch(data.X) else torch.device("cpu")
+        self.device = here if device == "auto" else _available(device)
+        self.dtype = _DTYPES[dtype]
+        self.batch_size, self.min_batch_size, self.drop_last = batch_size, min_batch_size, drop_last
+        if data.in_memory and self.device != here:
+            data = Data(self._tensor(data.X), weight=data.field("weight"))
+        self.data = data
+        self.n_features = data.n_features
+        weight = data.field("weight") if weight is None else weight
+        self._n_all = data.count_rows()
+        self._weight = (
+            None if weight is None else self._beside("weight", np.asarray(to_numpy(weight), np.float64))
+        )
+        self._y = None if y is None else self._label_tensor(self._beside("y", to_numpy(y)))
+        self._chosen = np.ones(self._n_all, dtype=bool) if self._weight is None else self._weight > 0  # (N,)
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._chosen))
+
+    def split(self, fraction: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
+        """Rows to train on, and `fraction` of all, drawn at random, to validate with."""
+        n = round(fraction * len(self))
+        if not (0 < fraction < 1 and 0 < n < len(self)):
+            raise ValueError(
+                f"a validation fraction of {fraction} of {len(self)} rows leaves none on one side; "
+                "choose one between 0 and 1, or give more rows"
+            )
+        held_out = np.zeros(self._n_all, dtype=bool)
+        held_out[rng.choice(np.flatnonzero(self._chosen), size=n, replace=False)] = True
+        training, validation = copy(self), copy(self)
+        training._chosen, validation._chosen = self._chosen & ~held_out, held_out
+        validation.min_batch_size, validation.drop_last = 1, False
+        return training, validation
+
+    def batches(
+        self, generator: torch.Generator, epoch: int = 0, order: np.random.Generator | None = None
+    ) -> Iterator[Batch]:
+        """All rows, each once, in the order of the rows or in one drawn anew within every chunk.
+
+        With `drop_last` all batches have `batch_size` rows, and what is left at the end waits for another
+        epoch. Else all have at least `min_batch_size`, if need be by having a few more than `batch_size`.
+        """
+        scale = self._weight_scale()
+        ready: tuple[Array, NDArray[np.int64]] | None = None  # a batch, handed out when the next is there
+        left: tuple[Array, NDArray[np.int64]] | None = None  # rows too few for a batch
+        for X, rows in self._chunks():
+            index = np.flatnonzero(self._chosen[rows])
+            if left is not None:
+                X, rows = _joined(left, (_taken(X, index), rows[index]))
+                index = np.arange(len(rows))
+            if order is not None:
+                index = order.permutation(index)
+            bounds = self._bounds(len(index))
+            for start, stop in pairwise(bounds):
+                if ready is not None:
+                    yield self._batch(*ready, scale, generator, epoch)
+                part = index[start:stop]
+                ready = _taken(X, part), rows[part]
+            rest = index[bounds[-1] :]
+            left = (_taken(X, rest), rows[rest]) if len(rest) else None
+        if ready is None:
+            raise ValueError(
+                f"{len(self)} rows are too few for one batch with batch_size={self.batch_size}, "
+                f"min_batch_size={self.min_batch_size} and drop_last={self.drop_last}; lower batch_size"
+            )
+        if left is not None and not self.drop_last:
+            ready = _joined(ready, left)
+        yield self._batch(*ready, scale, generator, epoch)
+
+    def _bounds(self, n: int) -> list[int]:
+        """Where batches of n rows begin, and where the last one ends."""
+        if self.drop_last:
+            return list(range(0, n + 1, self.batch_size))
+        n_batches = min(-(-n // self.batch_size), n // self.min_batch_size)
+        return [n * i // n_batches for i in range(n_batches + 1)] if n_batches else [0]
+
+    def _chunks(self) -> Iterator[tuple[Array, NDArray[np.int64]]]:
+        start = 0
+        for block in self.data.blocks():
+            yield block.X, np.arange(start, start + len(block))
+            start += len(block)
+
+    def _weight_scale(self) -> float:
+        return 1.0 if self._weight is None else 1.0 / float(self._weight[self._chosen].mean())
+
+    def _batch(
+        self, X: Array, rows: NDArray[np.int64], scale: float, generator: torch.Generator, epoch: int
+    ) -> Batch:
+        numbers = torch.from_numpy(rows).to(self.device)
+        weight = None if self._weight is None else self._tensor(self._weight[rows] * scale)
+        y = None if self._y is None else self._y[numbers]
+        return Batch(self._tensor(X), y, weight, numbers, generator, epoch)
+
+    def _tensor(self, values: Array) -> Tensor:
+        """The values in the dtype and on the device of the training."""
+        if is_torch(values):
+            return torch.asarray(values, dtype=self.dtype, device=self.device)
+        name = "float32" if self.dtype == torch.float32 else "float64"
+        with np.errstate(over="ignore"):  # the loss tells of infinities
+            return torch.from_numpy(np.array(to_numpy(values), dtype=name, order="C")).to(self.device)
+
+    def _label_tensor(self, y: NDArray[Any]) -> Tensor:
+        if y.dtype.kind in "iub":
+            return torch.from_numpy(y.astype(np.int64)).to(self.device)
+        if y.dtype.kind != "f":
+            raise ValueError(f"y must hold numbers, not {y.dtype}; encode labels as 0 to C - 1")
+        return self._tensor(y)
+
+    def _beside(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        if array.ndim == 0 or array.shape[0] != self._n_all:
+            raise ValueError(
+                f"{name} has shape {array.shape}, but X has {self._n_all} rows; give one entry per row"
+            )
+        return array
+
+
+def _available(device: str | torch.device) -> torch.device:
+    """The device with its number, by which devices are compared."""
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device={str(device)!r} needs a GPU, and torch finds none; use device='cpu' or 'auto'"
+        )
+    return torch.empty(0, device=device).device
+
+
+def _opened(X: Any) -> Any:
+    """A source of chunks, or a 2-D array of any namespace."""
+    source = open_source(X)
+    if source is not None:
+        return source
+    if is_sparse(X):
+        raise TypeError("X is a sparse matrix, which cannot be trained on; use X.toarray()")
+    X = X if is_native(X) else np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"X has shape {tuple(X.shape)}; rows and features are needed, so reshape it to 2-D")
+    return X
+
+
+def _taken(X: Array, index: NDArray[np.int64]) -> Array:
+    return namespace(X).take(X, like(index, X), axis=0)
+
+
+def _joined(
+    first: tuple[Array, NDArray[np.int64]], second: tuple[Array, NDArray[np.int64]]
+) -> tuple[Array, NDArray[np.int64]]:
+    xp = namespace(first[0])
+    return xp.concat([first[0], second[0]], axis=0), np.concatenate([first[1], second[1]])

@@ -1,0 +1,233 @@
+"""The training loop: epochs of steps over mini-batches, until nothing is gained or all epochs are done.
+
+A step is a function `step(batch) -> {name: loss}` of a `Batch`. With an optimiser its entry "loss" is
+differentiated and the optimiser updates the parameters; all other entries are only recorded. Without one the
+step updates the parameters itself (contrastive divergence, wake-sleep), and all entries are only recorded.
+What a step keeps from one batch to the next (velocities, persistent chains) belongs in buffers of the module,
+so that checkpoints hold it.
+
+An epoch costs its steps, and one copy of the module.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from latently.core.checkpoint import Checkpoint
+from latently.core.drivers import Callback, Iteration, Result
+from latently.training import resume
+from latently.training.batches import Batch, Rows
+from latently.training.generators import Generators, drawing_from
+from latently.training.modules import copied_state, set_state
+
+Losses: TypeAlias = Mapping[str, Tensor | float]  # means over the rows of a batch, by name
+StepFunction: TypeAlias = Callable[[Batch], Losses]
+
+
+@dataclass(frozen=True)
+class Trained(Result[nn.Module]):
+    """Where a training ended: `history` has the objective of each of the first `n_iter` epochs.
+
+    `params` is the module as it was after them. `losses` has what steps returned in all epochs, also in those
+    after the best: means over the rows by name, those of validation rows as "validation <name>". `converged`
+    says that patience ran out.
+    """
+
+    losses: dict[str, list[float]] = field(default_factory=dict)
+    maximise: bool = False  # whether the objective is better where it is larger
+
+
+def train(
+    step: StepFunction,
+    module: nn.Module,
+    rows: Rows,
+    generators: Generators,
+    *,
+    max_iter: int,
+    optimizer: Optimizer | None = None,
+    schedule: Callable[[int], float] | None = None,
+    objective: str = "loss",
+    maximise: bool = False,
+    validation: Rows | None = None,
+    evaluate: StepFunction | None = None,
+    patience: int | None = None,
+    tol: float = 0.0,
+    callbacks: Iterable[Callback] = (),
+    checkpoint: Checkpoint | None = None,
+    checkpoint_every: int = 1,
+) -> Trained:
+    """Trains the module in place for at most `max_iter` epochs, and leaves it in evaluation mode.
+
+    Parameters
+    ----------
+    step, optimizer
+        See above. A step that updates the parameters itself runs without gradients, unless it enables them.
+    schedule
+        Epoch (from 0) -> factor of the learning rates that the optimiser came with.
+    objective, maximise
+        Which entry of the losses goes to the history and to callbacks, and whether larger is better.
+    validation, evaluate
+        Rows that are evaluated after every epoch, by `evaluate`, or by the step itself if there is an
+        optimiser: without gradients, in evaluation mode, with the same draws each time.
+    patience, tol
+        The training ends after so many epochs without a gain of more than `tol` times the objective (or times
+        one, if that is larger), and the best state is restored. Validation rows decide, if there are any.
+        Without patience the last state is kept.
+    callbacks
+        Told of every epoch by an `Iteration`: its number is that of the epochs done, its gain is positive
+        where the objective became better. One that returns True ends the training.
+    checkpoint, checkpoint_every
+        Where and how often the state is written, and from where it is read if the file is there: a training
+        that was killed resumes as if it had not been. The file stays; whoever named it removes it.
+    """
+    if validation is not None and evaluate is None and optimizer is None:
+        raise ValueError("validation rows need evaluate=, since the step updates the parameters itself")
+    if generators.sampling.device != rows.device:
+        raise ValueError(f"generators draw on {generators.sampling.device}, but rows are on {rows.device}")
+    watched = objective if validation is None else f"validation {objective}"
+    callbacks, rates = list(callbacks), _Rates(optimizer, schedule)
+    record, best = resume.Record(sign=1 if maximise else -1), None
+    if checkpoint is not None and checkpoint.exists():
+        record, best = resume.read(checkpoint, module, optimizer, generators)
+    interrupted, last = False, resume.Snapshot(record.n_iter, copied_state(module))
+    try:
+        while record.n_iter < max_iter and not record.ended:
+            rates.set(record.n_iter)
+            losses = _epoch(step, module, rows, generators, optimizer, record.n_iter)
+            if validation is not None:
+                found = _evaluated(evaluate or step, module, validation, generators, record.n_iter)
+                losses |= {f"validation {name}": value for name, value in found.items()}
+            gain = record.add(losses, objective)
+            last = resume.Snapshot(record.n_iter, copied_state(module))
+            if patience is not None:
+                best = last if record.is_best(watched, tol) else best
+                record.converged = record.n_stale >= patience
+            iteration = Iteration(record.n_iter, record.history[-1], gain, max_iter)
+            asked = any([callback(iteration) is True for callback in callbacks])
+            record.ended = asked or record.converged
+            done = record.ended or record.n_iter == max_iter
+            if checkpoint is not None and (done or record.n_iter % checkpoint_every == 0):
+                resume.write(checkpoint, record, best, module, optimizer, generators)
+    except KeyboardInterrupt:
+        if last.n_iter == 0:
+            raise
+        interrupted = True
+    finally:
+        rates.restore()
+        module.eval()
+    kept = best or last
+    set_state(module, kept.state)
+    return Trained(
+        params=module,
+        history=record.history[: kept.n_iter],
+        n_iter=kept.n_iter,
+        converged=record.converged and not interrupted,
+        interrupted=interrupted,
+        losses={name: values[: last.n_iter] for name, values in record.losses.items()},
+        maximise=maximise,
+    )
+
+
+class _Rates:
+    """The learning rates that an optimiser came with, and what a schedule makes of them."""
+
+    def __init__(self, optimizer: Optimizer | None, schedule: Callable[[int], float] | None):
+        if schedule is not None and optimizer is None:
+            raise ValueError(
+                "schedule= needs an optimizer; a step that updates the parameters has batch.epoch"
+            )
+        self.optimizer, self.schedule = optimizer, schedule
+        self.first = [] if optimizer is None else [group["lr"] for group in optimizer.param_groups]
+
+    def set(self, epoch: int) -> None:
+        if self.schedule is not None:
+            self._multiply(self.schedule(epoch))
+
+    def restore(self) -> None:
+        if self.schedule is not None:
+            self._multiply(1.0)
+
+    def _multiply(self, factor: float) -> None:
+        groups = [] if self.optimizer is None else self.optimizer.param_groups
+        for group, rate in zip(groups, self.first, strict=True):
+            group["lr"] = rate * factor
+
+
+def _epoch(
+    step: StepFunction,
+    module: nn.Module,
+    rows: Rows,
+    generators: Generators,
+    optimizer: Optimizer | None,
+    epoch: int,
+) -> dict[str, float]:
+    """One step for each batch; the means of the losses over all rows."""
+    module.train()
+    means = _Means(epoch, optimizer)
+    for batch in rows.batches(generators.sampling, epoch, generators.shuffling):
+        with torch.set_grad_enabled(optimizer is not None), drawing_from(batch.generator):
+            losses = step(batch)
+        means.add(losses, batch)
+        if optimizer is not None:
+            loss = losses.get("loss")
+            if not isinstance(loss, Tensor):
+                raise ValueError(
+                    f"a step for an optimizer must return a tensor 'loss'; this one returned {sorted(losses)}"
+                )
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            optimizer.step()
+    return means.finished()
+
+
+def _evaluated(
+    evaluate: StepFunction, module: nn.Module, rows: Rows, generators: Generators, epoch: int
+) -> dict[str, float]:
+    module.eval()
+    means, generator = _Means(epoch, None), generators.for_evaluation()
+    with torch.no_grad(), drawing_from(generator):
+        for batch in rows.batches(generator, epoch):
+            means.add(evaluate(batch), batch)
+    return means.finished()
+
+
+class _Means:
+    """Means over rows of named losses. On an accelerator they are read once, after the last batch."""
+
+    def __init__(self, epoch: int, optimizer: Optimizer | None):
+        self.epoch, self.optimizer = epoch, optimizer
+        self.sums: dict[str, Any] = {}
+        self.n_rows: dict[str, int] = {}
+
+    def add(self, losses: Losses, batch: Batch) -> None:
+        for name, loss in losses.items():
+            value: Any = loss
+            if isinstance(loss, Tensor):
+                if loss.numel() != 1:
+                    raise ValueError(
+                        f"the loss {name!r} has shape {tuple(loss.shape)}; return batch.mean of it"
+                    )
+                value = loss.detach().double().reshape(())
+            if batch.X.device.type == "cpu":
+                value = self._finite(name, float(value))
+            self.sums[name] = self.sums.get(name, 0.0) + len(batch) * value
+            self.n_rows[name] = self.n_rows.get(name, 0) + len(batch)
+
+    def finished(self) -> dict[str, float]:
+        return {name: self._finite(name, float(self.sums[name]) / n) for name, n in self.n_rows.items()}
+
+    def _finite(self, name: str, value: float) -> float:
+        if math.isfinite(value):
+            return value
+        rate = f" (now {self.optimizer.param_groups[0]['lr']:g})" if self.optimizer is not None else ""
+        raise FloatingPointError(
+            f"the loss {name!r} became {value} in epoch {self.epoch + 1}; lower learning_rate{rate}, "
+            "and make sure that X has no missing or infinite entries"
+        )

@@ -1,0 +1,184 @@
+"""Where a training stands between two epochs, and how a checkpoint holds it.
+
+A checkpoint has the module, its best state so far, the state of the optimiser and of all generators as named
+arrays, and counters, histories and the rest as numbers. Settings of the optimiser, such as the learning rate,
+are not in it: they are those of the fit, which the `belongs_to` of a checkpoint tells from others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from latently.core.checkpoint import Checkpoint
+from latently.training.generators import Generators
+from latently.training.modules import copied_state, module_arrays, set_module_arrays
+
+
+@dataclass
+class Record:
+    """What has come of the epochs so far."""
+
+    sign: int  # 1 where a larger objective is better, -1 where a smaller one is
+    n_iter: int = 0
+    history: list[float] = field(default_factory=list)  # the objective, for each epoch
+    losses: dict[str, list[float]] = field(default_factory=dict)  # all that steps returned, for each epoch
+    best_value: float | None = None
+    n_stale: int = 0  # epochs since the last gain that counts
+    converged: bool = False
+    ended: bool = False
+
+    def add(self, losses: Mapping[str, float], objective: str) -> float:
+        """One more epoch; by how much the objective became better."""
+        if self.n_iter > 0 and losses.keys() != self.losses.keys():
+            raise ValueError(
+                f"the losses were {sorted(self.losses)}, now {sorted(losses)}; name the same always"
+            )
+        for name, value in losses.items():
+            self.losses.setdefault(name, []).append(value)
+        self.history.append(self._last(objective))
+        self.n_iter += 1
+        return self.sign * (self.history[-1] - self.history[-2]) if self.n_iter > 1 else math.inf
+
+    def is_best(self, watched: str, tol: float) -> bool:
+        """Whether no epoch was better than the last one; counts those that gained too little."""
+        value = self._last(watched)
+        best = self.best_value
+        gain = math.inf if best is None else self.sign * (value - best)
+        self.n_stale = 0 if best is None or gain > tol * max(1.0, abs(best)) else self.n_stale + 1
+        if gain > 0:
+            self.best_value = value
+        return gain > 0
+
+    def _last(self, name: str) -> float:
+        if name not in self.losses:
+            raise ValueError(
+                f"the step returned no {name!r}, only {sorted(self.losses)}; name one of these as objective"
+            )
+        return self.losses[name][-1]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The module as it was after some epoch; one object, so that an interrupt finds all of it or nothing."""
+
+    n_iter: int
+    state: dict[str, Tensor]
+
+
+def write(
+    checkpoint: Checkpoint,
+    record: Record,
+    best: Snapshot | None,
+    module: nn.Module,
+    optimizer: Optimizer | None,
+    generators: Generators,
+) -> None:
+    """Replaces what the checkpoint held."""
+    arrays = _prefixed("module", module_arrays(module))
+    if best is not None:
+        arrays |= _prefixed("best", {name: tensor.cpu().numpy() for name, tensor in best.state.items()})
+    state_arrays, state_numbers = _optimizer_state(optimizer)
+    arrays |= _prefixed("optimizer", state_arrays)
+    torch_generators = generators.torch_generators().items()
+    arrays |= _prefixed("generator", {name: one.get_state().numpy() for name, one in torch_generators})
+    numbers = {
+        **asdict(record),
+        "best_iter": None if best is None else best.n_iter,
+        "optimizer": state_numbers,
+        "shuffling": generators.shuffling.bit_generator.state,
+        "arrays": {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()},
+    }
+    del numbers["history"]  # which checkpoints always have
+    checkpoint.write(arrays, record.history, numbers)
+
+
+def read(
+    checkpoint: Checkpoint, module: nn.Module, optimizer: Optimizer | None, generators: Generators
+) -> tuple[Record, Snapshot | None]:
+    """Puts module, optimiser and generators into the state written, and returns the record and the best."""
+    _, history, numbers = checkpoint.read({})
+    try:
+        shapes = {name: np.empty(shape, dtype) for name, (dtype, shape) in numbers.pop("arrays").items()}
+        arrays, _, _ = checkpoint.read(shapes)
+        best, best_iter = None, numbers.pop("best_iter")
+        if best_iter is not None:
+            set_module_arrays(module, _without_prefix("best", arrays))
+            best = Snapshot(best_iter, copied_state(module))
+        set_module_arrays(module, _without_prefix("module", arrays))
+        _set_optimizer_state(optimizer, _without_prefix("optimizer", arrays), numbers.pop("optimizer"))
+        states = _without_prefix("generator", arrays)
+        for name, one in generators.torch_generators().items():
+            one.set_state(torch.tensor(states[name]))
+        generators.shuffling.bit_generator.state = numbers.pop("shuffling")
+        return Record(history=history, **numbers), best
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(
+            f"checkpoint={str(checkpoint.path)!r} does not fit this model: {error}; "
+            "delete the file to begin anew"
+        ) from None
+
+
+def _prefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def _without_prefix(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    start = f"{prefix}."
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+
+
+def _parameters(optimizer: Optimizer | None) -> list[Tensor]:
+    """In the order by which optimisers number them."""
+    groups = [] if optimizer is None else optimizer.param_groups
+    return [parameter for group in groups for parameter in group["params"]]
+
+
+def _optimizer_state(optimizer: Optimizer | None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """What the optimiser remembers of each parameter, named "number.what": tensors, and plain numbers."""
+    arrays: dict[str, NDArray[Any]] = {}
+    numbers: dict[str, Any] = {}
+    parameters = _parameters(optimizer)
+    state = {} if optimizer is None else optimizer.state_dict()["state"]
+    for i, remembered in state.items():
+        for name, value in remembered.items():
+            if isinstance(value, Tensor) and value.shape in ((), parameters[i].shape):
+                arrays[f"{i}.{name}"] = value.detach().cpu().numpy()
+            elif isinstance(value, bool | int | float):
+                numbers[f"{i}.{name}"] = value
+            elif value is not None:
+                raise NotImplementedError(
+                    f"checkpoints cannot hold {name!r} of {type(optimizer).__name__}, which is neither a "
+                    "number nor a tensor shaped like its parameter; choose another optimizer or no checkpoint"
+                )
+    return arrays, numbers
+
+
+def _set_optimizer_state(
+    optimizer: Optimizer | None, arrays: dict[str, NDArray[Any]], numbers: dict[str, Any]
+) -> None:
+    if optimizer is None:
+        if arrays or numbers:
+            raise ValueError("it has the state of an optimizer, but none was given")
+        return
+    parameters = _parameters(optimizer)
+    state: dict[int, dict[str, Any]] = {}
+    for key, value in {**arrays, **numbers}.items():
+        i, _, name = key.partition(".")
+        if int(i) >= len(parameters):
+            raise ValueError(f"the optimizer has {len(parameters)} parameters, and no number {i}")
+        shape = tuple(parameters[int(i)].shape)
+        if isinstance(value, np.ndarray):
+            if value.shape not in ((), shape):
+                raise ValueError(f"{name!r} of parameter {i} has shape {value.shape}, the parameter {shape}")
+            value = torch.tensor(value)
+        state.setdefault(int(i), {})[name] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,124 @@
+"""Deep mixtures inside other estimators, their files, and seeds of all kinds."""
+
+import numpy as np
+import pytest
+
+import latently
+from latently.backend import placement
+from latently.core.drivers import ObjectiveWorsened
+from latently.deep import DMCFA, DMFA
+from latently.mixture import MCFA, MFA
+from tests.deep.test_deep import clusters
+
+every_model = pytest.mark.parametrize("cls", [DMFA, DMCFA])
+QUICK = {"n_init": 2, "tol": 1e-4, "random_state": 0}
+
+
+def round_trip(model, folder):
+    model.save(folder / "model.latently")
+    return latently.load(folder / "model.latently")
+
+
+# -- files of estimators that hold deep mixtures -------------------------------------------------------
+
+
+@every_model
+@pytest.mark.parametrize("sizes", [(2, 2, 2, 1), (1, 2, [[2], [1, 3]], (2, 1))], ids=["two", "three"])
+def test_per_class(cls, sizes, tmp_path):
+    from latently.supervised import PerClass
+
+    X = np.concatenate([clusters(0, 60), clusters(1, 60) + 3.0])
+    y = np.repeat(["a", "b"], 60)
+    model = PerClass(cls(*sizes, **QUICK)).fit(X, y)
+    loaded = round_trip(model, tmp_path)
+    assert all(type(density) is cls for density in loaded.densities_)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(loaded.sample(5, random_state=0)[0], model.sample(5, random_state=0)[0])
+    for ours, theirs in zip(loaded.densities_, model.densities_, strict=True):
+        np.testing.assert_array_equal(ours.bound(X), theirs.bound(X))
+        np.testing.assert_array_equal(ours.history_, theirs.history_)
+    np.testing.assert_array_equal(loaded.fit(X, y).score_samples(X), model.score_samples(X))
+
+
+@every_model
+def test_sources(cls, tmp_path):
+    from latently.factorization import PCA
+    from latently.generate import SourceDensity
+
+    X = clusters(0, 100)
+    model = SourceDensity(PCA(3), cls(2, 2, [2, 1], 1, **QUICK)).fit(X)
+    loaded = round_trip(model, tmp_path)
+    np.testing.assert_array_equal(loaded.score_sources(X), model.score_sources(X))
+    np.testing.assert_array_equal(loaded.sample(5, random_state=0)[0], model.sample(5, random_state=0)[0])
+    assert loaded.density_.n_subcomponents == [2, 1]
+
+
+@every_model
+def test_a_fit_without_steps_can_be_saved(cls, tmp_path):
+    X = clusters(0, 60)
+    with pytest.warns(UserWarning, match="did not converge"):
+        model = cls(2, 2, 2, (2, 1), **QUICK | {"max_iter": 0}).fit(X)
+    loaded = round_trip(model, tmp_path)
+    np.testing.assert_array_equal(loaded.history_, model.history_)
+    np.testing.assert_array_equal(loaded.score_samples(X), model.score_samples(X))
+
+
+@every_model
+def test_files_whose_layers_do_not_fit_together(cls, tmp_path):
+    other = {DMFA: MCFA, DMCFA: MFA}[cls]
+    X = clusters(0, 60)
+    model = cls(2, 2, 2, 1, **QUICK).fit(X)
+    layers = model.layers_
+    for wrong in (
+        layers[:1],  # no second layer
+        [layers[0], layers[1][:1]],  # a component without a mixture
+        [layers[0], [layers[0][0], layers[1][1]]],  # one of another number of features
+        [[other(2, 2, **QUICK).fit(X)], layers[1]],
+        [],
+    ):
+        model.layers_ = wrong
+        model.save(tmp_path / "wrong")
+        with pytest.raises(ValueError, match="does not hold a valid"):
+            latently.load(tmp_path / "wrong")
+
+
+# -- seeds -----------------------------------------------------------------------------------------------
+
+
+@every_model
+@pytest.mark.parametrize("inputs", ["expected", "sampled"])
+@pytest.mark.parametrize("kind", [np.random.default_rng, np.random.RandomState])
+def test_generators_as_seeds(kind, inputs, cls):
+    X = clusters(0, 60)
+    settings = {"inputs": inputs, "n_init": 2, "tol": 1e-4}
+    one, other = (cls(2, 2, 2, 1, **settings, random_state=kind(5)).fit(X) for _ in range(2))
+    np.testing.assert_array_equal(one.score_samples(X), other.score_samples(X))
+    if inputs == "sampled":
+        different = cls(2, 2, 2, 1, **settings, random_state=kind(6)).fit(X)
+        assert not np.array_equal(one.score_samples(X), different.score_samples(X))
+
+
+def test_sampled_inputs_do_not_depend_on_threads(monkeypatch):
+    X = clusters(1, 1500)
+    settings = {"inputs": "sampled", "block_size": 20, "max_iter": 0, "n_init": 1, "random_state": 0}
+    found = []
+    for n_threads in (1, 4):
+        monkeypatch.setattr(placement, "row_threads", lambda n_threads=n_threads: n_threads)
+        with pytest.warns(UserWarning, match="did not converge"):
+            found.append(DMFA(2, 2, 2, 1, **settings | {"tol": 1e-4}).fit(X))
+    np.testing.assert_allclose(found[1].score_samples(X), found[0].score_samples(X), rtol=1e-6)
+
+
+# -- numerics --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_factors_far_from_the_origin_are_no_fall_of_the_bound(seed):
+    """Components of two distinct rows: factors of nearly no spread, which become the unit."""
+    X = np.repeat([[1.0, 3.0], [2.0, 1.0], [3.0, 3.0], [4.0, 1.0]], 4, axis=0)
+    X = X + 0.3 * np.random.default_rng(seed).normal(size=2)
+    try:
+        model = DMCFA(2, 1, 2, 1, fine_tune=True, n_init=2, tol=1e-3, random_state=seed).fit(X)
+    except ObjectiveWorsened as error:
+        pytest.fail(str(error))
+    assert np.all(np.isfinite(model.score_samples(X)))

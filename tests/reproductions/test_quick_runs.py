@@ -1,0 +1,62 @@
+"""Every reproduction runs from its data to its files."""
+
+import pytest
+
+from reproductions import available
+from tests.reproductions.checks import check_quick_run
+from tests.reproductions.data_sets import skip_without
+
+REPRODUCTIONS = available()
+ELSEWHERE = {  # run by the tests of their documents, and all but one of those that run on small digits there
+    "000/figures-3.2-3.6",
+    "000/figures-3.23-3.27",
+    "000/figures-3.28-3.45",
+    "000/figures-3.46-3.57",
+    "003/figure-5.7",
+    "004/features",
+}
+NEEDS = {  # data sets that do not come with scikit-learn
+    "000/figures-3.7-3.22": "mnist",
+    "001/section-4.2": "mnist",
+    "002/discriminative-weight": "sonar",
+    "002/tables-5.2-5.3": "coil20",
+    "002/tables-5.2-5.3-sonar": "sonar",
+    "002/tables-5.4-5.5": "umist",
+    "003/figures-3.8-3.11": "leuk72_3k",
+    "003/table-3.11": "wpbc",
+    "003/table-3.12": "urban_land_cover",
+    "003/table-3.13": "lsvt",
+    "003/table-3.14": "breast_tissue",
+    "003/table-3.2": "user_knowledge",
+    "003/table-3.3": "user_knowledge",
+    "003/table-3.6": "seeds",
+    "003/table-3.8": "user_knowledge",
+    "003/tables-5.2-5.4": "leuk72_3k",
+}
+TWINS = {  # the code of another one, on other rows
+    "002/tables-5.2-5.3": "002/tables-5.2-5.3-sonar",
+    "002/tables-5.4-5.5": "002/tables-5.2-5.3-sonar",
+    "003/table-3.3": "003/table-3.5",
+    "003/table-3.4": "003/table-3.5",
+    "003/table-3.6": "003/table-3.5",
+    "003/table-3.8": "003/table-3.10",
+    "003/table-3.11": "003/table-3.10",
+    "003/table-3.12": "003/table-3.10",
+    "003/table-3.13": "003/table-3.10",
+    "003/table-3.14": "003/table-3.10",
+}
+IN_PIECES = {"001/section-4.1", "001/success-rates"}  # tests of the document run their pieces
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in TWINS or name in IN_PIECES else [])
+        for name in REPRODUCTIONS
+        if name not in ELSEWHERE
+    ],
+)
+def test_quick_run(name, tmp_path):
+    if name in NEEDS:
+        skip_without(NEEDS[name])
+    check_quick_run(REPRODUCTIONS[name].run(quick=True), tmp_path)

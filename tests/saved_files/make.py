@@ -1,0 +1,86 @@
+"""Writes a small file for every class that can be saved, with what it answers: these must load for ever.
+
+    python -m tests.saved_files.make            writes files of classes that have none yet
+    python -m tests.saved_files.make MFA NMF    writes those of these classes anew
+
+A file is written anew only if its class has never been released in the old form.
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from latently.deep import DMCFA, DMFA
+from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.generate import CodebookGenerator, SourceDensity
+from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.saved import KNOWN_CLASSES
+from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
+
+HERE = Path(__file__).parent
+METHODS = ("score_samples", "predict", "predict_proba", "transform", "reconstruct", "impute", "bound")
+
+
+def rows():
+    """(40, 3) two groups of non-negative numbers of which every other one has the label 1."""
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    return np.round(rng.gamma(4.0, size=(40, 3)) + 6.0 * y[:, None]), y
+
+
+def models():
+    few = {"max_iter": 5, "n_init": 1, "random_state": 0}
+    return {
+        "GaussianMixture": GaussianMixture(2, covariance_type="tied", **few),
+        "FactorAnalysis": FactorAnalysis(1, **few),
+        "PPCA": PPCA(1),
+        "MFA": MFA(2, 1, **few),
+        "MPPCA": MPPCA(2, 1, shared_noise=True, **few),
+        "MCFA": MCFA(2, 2, **few),
+        "NestedMixture": NestedMixture(2, 2, covariance_type="diag", **few),
+        "PerClass": PerClass(DMFA(1, 1, 1, 1, **few), reject_below=-30.0),
+        "MJFAClassifier": MJFAClassifier(2, 2, **few),
+        "MFMClassifier": MFMClassifier(1, 2, **few),
+        "NMF": NMF(2, max_iter=5, random_state=0),
+        "BNMF": BNMF(3, **few),
+        "BinarySparseCoding": BinarySparseCoding(3, **few),
+        "PCA": PCA(2),
+        "VectorQuantizer": VectorQuantizer(3, n_init=1, random_state=0),
+        "SourceDensity": SourceDensity(PCA(3), MFA(2, 1, **few)),
+        "CodebookGenerator": CodebookGenerator(
+            NMF(3, max_iter=5, random_state=0), 2, n_init=1, random_state=0
+        ),
+        "DMFA": DMFA(2, 2, 2, 1, **few),
+        "DMCFA": DMCFA(2, 2, 2, 1, **few),
+    }
+
+
+def answers(model):
+    """What the methods of a model say of three rows, as lists of numbers."""
+    X = rows()[0][:3]
+    found = {name: np.asarray(getattr(model, name)(X)).tolist() for name in METHODS if hasattr(model, name)}
+    if hasattr(model, "sample"):
+        found["sample"] = np.asarray(model.sample(2, random_state=0)[0]).tolist()
+    return found
+
+
+def main(names):
+    X, y = rows()
+    for name, model in models().items():
+        path = HERE / f"{name}.latently"
+        if name in names or not (names or path.exists()):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # so few iterations do not converge
+                model.fit(X, y)
+            model.save(path)
+            text = json.dumps(answers(model), indent=1)
+            path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+            print(f"wrote {path.name}")
+    assert set(models()) == set(KNOWN_CLASSES)
+
+
+if __name__ == "__main__":
+    main(set(sys.argv[1:]))
