@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latently
 from latently.mixture import GaussianMixture, NestedMixture
@@ -55,17 +54,6 @@ def log_joint(given, dense, X):
         for k in range(K)
     ]
     return np.moveaxis(np.array(terms), 2, 0)
-
-
-@pytest.mark.filterwarnings("ignore:y is ignored:UserWarning")
-@parametrize_with_checks(
-    [
-        NestedMixture(tol=1e-3, n_init=1, random_state=0),
-        NestedMixture(2, 2, tol=1e-3, n_init=1, covariance_type="diag", random_state=0),
-    ]
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @every_type
@@ -203,15 +191,6 @@ def test_some_labels():
     np.testing.assert_array_equal(model.predict(X), 1 - group)
 
 
-def test_weights_are_copies():
-    X, _ = two_pairs(150)
-    weight = np.random.default_rng(1).integers(0, 3, len(X))
-    weighted = NestedMixture(2, 2, **FEW).fit(X, sample_weight=weight)
-    copied = NestedMixture(2, 2, **FEW).fit(np.repeat(X, weight, axis=0))
-    np.testing.assert_allclose(weighted.means_, copied.means_, rtol=1e-6)
-    np.testing.assert_allclose(weighted.score_samples(X), copied.score_samples(X), rtol=1e-6)
-
-
 def test_missing_entries():
     X, group = two_pairs(300)
     holed = X.copy()
@@ -247,27 +226,6 @@ def test_means_alone_may_be_given():
     model = NestedMixture(2, 2, means_init=means).fit(X)
     np.testing.assert_allclose(model.means_, means, atol=0.5)
     np.testing.assert_array_equal(model.predict(X), 1 - group)
-
-
-def test_torch_gives_the_same():
-    torch = pytest.importorskip("torch")
-    X, _ = two_pairs(200)
-    here = NestedMixture(2, 2, max_iter=5, tol=0, **FEW).fit(X)
-    there = NestedMixture(2, 2, max_iter=5, tol=0, **FEW).fit(torch.asarray(X))
-    np.testing.assert_allclose(there.means_.numpy(), here.means_, rtol=1e-6)
-    np.testing.assert_allclose(there.predict(torch.asarray(X)).numpy(), here.predict(X))
-    np.testing.assert_allclose(
-        there.predict_subcomponents(torch.asarray(X)).numpy(), here.predict_subcomponents(X)
-    )
-
-
-def test_stepwise():
-    X, group = two_pairs()
-    model = NestedMixture(2, 2, **FEW)
-    for batch in np.array_split(X, 4):
-        model.partial_fit(batch)
-    labels = model.predict(X)
-    assert np.all(labels == group) or np.all(labels == 1 - group)
 
 
 @every_type

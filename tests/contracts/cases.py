@@ -1,12 +1,12 @@
 """Every public estimator in one list, small and quick to fit, and what a contract can ask of each.
 
 A contract picks the cases to which it applies by method (`having("sample")`), by constructor parameter
-(`having(options=("warm_start",))`) or by tag, and by what a case says of itself where scikit-learn has no tag.
+(`having(options=("warm_start",))`), by tag, or by what a case says of itself where scikit-learn has no tag.
 """
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -38,9 +38,10 @@ def log_likelihood(model, X, y):
 
 
 def joint_log_likelihood(model, X, y):
-    """Of rows and their classes."""
-    classes = np.searchsorted(model.classes_, y)
-    return np.mean(model.score_samples(X) + model.predict_log_proba(X)[np.arange(len(X)), classes])
+    """Of rows and their classes, as far as these are known."""
+    classes = np.searchsorted(model.classes_, np.maximum(y, 0))
+    told = model.predict_log_proba(X)[np.arange(len(X)), classes]
+    return np.mean(model.score_samples(X) + np.where(y < 0, 0.0, told))
 
 
 def classification_likelihood(model, X, y):
@@ -57,11 +58,11 @@ class Case:
     rows: str = "real"  # or "counts"
     holes: bool = False  # whether some entries of the rows are missing
     n_classes: int = 3  # of classifiers
+    unlabelled: bool = False  # whether some rows have no label
     sources: frozenset = EVERYWHERE  # of rows, besides arrays and tables in memory
     objective: Callable | None = log_likelihood  # (model, X, y): what the last entry of `history_` is
     direction: int = 1  # of the objective: 1 rises, -1 falls
     in_closed_form: bool = False  # whether the fit takes no iterations
-    more: frozenset = field(default_factory=frozenset)
 
     def __str__(self):
         return self.name
@@ -116,6 +117,8 @@ class Case:
             direction = X[:, 0] + 0.5 * rng.normal(size=len(X)) * np.ptp(X[:, 0]) / 4
             ranks = np.argsort(np.argsort(direction))
             y = ranks * self.n_classes // len(X)
+            if self.unlabelled:
+                y[np.arange(len(X)) % 3 == 0] = -1
         if self.rows == "counts":
             X = np.abs(X)
         with np.errstate(over="ignore"):
@@ -158,9 +161,20 @@ CASES = [
     Case("MPPCA", partial(MPPCA, 2, 1, **QUICK)),
     Case("MCFA", partial(MCFA, 2, 2, **QUICK)),
     Case("MCFA-shared", partial(MCFA, 2, 2, shared_covariance=True, **QUICK)),
-    Case("NestedMixture", partial(NestedMixture, 2, 2, **QUICK), objective=classification_likelihood),
+    Case(
+        "NestedMixture",
+        partial(NestedMixture, 2, 2, covariance_type="tied", **QUICK),
+        objective=classification_likelihood,
+    ),
     Case("MJFAClassifier", partial(MJFAClassifier, 2, 2, **QUICK), **CLASSES),
+    Case("MJFAClassifier-unlabelled", partial(MJFAClassifier, 1, 2, **QUICK), unlabelled=True, **CLASSES),
     Case("MFMClassifier", partial(MFMClassifier, 2, 2, **QUICK), n_classes=2, **CLASSES),
+    Case(
+        "MFMClassifier-unlabelled",
+        partial(MFMClassifier, 1, 1, **QUICK),
+        unlabelled=True,
+        objective=None,  # of several questions
+    ),
     Case("PerClass-MFA", partial(PerClass, MFA(2, 1, **QUICK)), **IN_MEMORY),
     Case("PerClass-Gaussian", partial(PerClass, GaussianMixture()), **IN_MEMORY),
     Case("NMF", partial(NMF, 2, **QUICK), rows="counts", direction=-1, objective=None),

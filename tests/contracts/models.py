@@ -201,6 +201,11 @@ class Model:
         """A fitted estimator that has these parameters."""
         return self.cls.from_parameters(**self.attributes(theta), **self.options)
 
+    def kernel(self, known, floor, dtype="float64"):
+        """The kernel behind an estimator, with a floor (D,) of variances, and its parameters."""
+        structure = known._structure()
+        return structure.kernel(structure.family(floor), dtype), known._fitted_model().params
+
     def attributes(self, theta):
         """The parameters by the names and in the shapes of fitted attributes."""
         if self.is_gaussian:

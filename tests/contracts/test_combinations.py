@@ -6,7 +6,6 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
 from latently.core.sources import chunks
-from latently.distributions import Mixture
 from latently.mixture import MFA
 from tests.contracts.models import ALL, assert_same, rows
 
@@ -64,9 +63,9 @@ def test_all_at_once_is_the_plain_fit_of_expanded_rows(model, place, accelerate,
 @every_model
 def test_the_statistics_that_parameters_imply_lead_back_to_them(model):
     known = model.known(model.example(np.random.default_rng(0), 4, 3, 2))
-    kernel, params = Mixture(known._family(np.zeros(4))), known._parameters()
+    kernel, params = model.kernel(known, np.zeros(4))
     again = kernel.m_step(kernel.implied_stats(params), params)
-    known._store(known._from_kernel(again))
+    known._keep(again)
     expected = model.normal_form(model.example(np.random.default_rng(0), 4, 3, 2))
     assert_same(model.normal_form(model.theta(known)), expected)
 

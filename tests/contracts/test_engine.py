@@ -48,7 +48,7 @@ def run(step, params, **how):
 def kernel_and_params(model, seed=0, D=4, K=3, q=2, spread=2.0, floor=0.0, dtype="float64"):
     """The kernel behind an estimator, with parameters of its own kind."""
     known = model.known(model.example(np.random.default_rng(seed), D, K, q, spread=spread))
-    return Mixture(known._family(np.full(D, floor)), dtype), known._parameters()
+    return model.kernel(known, np.full(D, floor), dtype)
 
 
 def block_of(seed=1, N=40, D=4, weighted=True):

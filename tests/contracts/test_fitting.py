@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latently
 from latently import saved
@@ -29,31 +28,7 @@ def test_every_public_estimator_has_a_case():
     assert {cls.__name__ for cls in public} == set(saved.KNOWN_CLASSES)
 
 
-# -- scikit-learn -------------------------------------------------------------------------------------
-
-
-def with_defaults():
-    """Every class that needs nothing to be built."""
-    for cls in dict.fromkeys(case.cls for case in CASES):
-        try:
-            yield cls()
-        except TypeError:
-            pass
-
-
-# a loose tol saves time, and starts that chance decides are few
-CHECKED = [*with_defaults(), *(clone(case.make()) for case in CASES)]
-for estimator in CHECKED:
-    known = estimator.get_params()
-    loose = {"tol": 1e-3, "max_iter": 300, "n_init": 2, "density__tol": 1e-3, "density__max_iter": 300}
-    estimator.set_params(**{name: value for name, value in loose.items() if name in known})
-
-
-# the checks hand targets of all kinds to every estimator, and numbers that are no counts
-@pytest.mark.filterwarnings("ignore:y is ignored:UserWarning", "ignore:X holds numbers that are not:UserWarning")
-@parametrize_with_checks(CHECKED)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+# -- parameters ---------------------------------------------------------------------------------------
 
 
 @every_case
@@ -164,16 +139,28 @@ def test_weight_zero_is_a_row_absent(case):
     assert_equal(answers(zero, X[kept]), answers(absent, X[kept]), rtol=1e-9, atol=1e-10)
 
 
+BAD_WEIGHTS = {
+    "negative": lambda n: np.where(np.arange(n) == 3, -1.0, 1.0),
+    "zero": np.zeros,
+    "nan": lambda n: np.where(np.arange(n) == 3, np.nan, 1.0),
+    "inf": lambda n: np.where(np.arange(n) == 3, np.inf, 1.0),
+    "short": lambda n: np.ones(n - 1),
+    "2-D": lambda n: np.ones((n, 2)),
+    "column": lambda n: np.ones((n, 1)),
+    "scalar": lambda n: 1.0,
+    "text": lambda n: ["a"] * n,
+    "empty": lambda n: [],
+    "complex": lambda n: np.ones(n) * 1j,
+    "overflow": lambda n: np.full(n, 1e308),  # their sum
+}
+
+
 @having(takes_weights=True)
-@pytest.mark.parametrize(
-    "bad",
-    [lambda n: -np.ones(n), np.zeros, lambda n: np.full(n, np.nan), lambda n: np.ones(n - 1), lambda n: np.ones((n, 1))],
-    ids="negative zero nan short column".split(),
-)
+@pytest.mark.parametrize("bad", BAD_WEIGHTS)
 def test_weights_that_are_none(case, bad):
     X, y = case.data()
-    with pytest.raises(ValueError, match="sample_weight"):
-        case.fit(X, y, bad(len(X)))
+    with pytest.raises((ValueError, TypeError), match=r"sample_weight|scalar|convert|[Cc]omplex"):
+        case.fit(X, y, BAD_WEIGHTS[bad](len(X)))
 
 
 @every_case
@@ -309,7 +296,7 @@ def test_an_interrupt_keeps_the_best_so_far(case, number):
 
     X, y = case.data()
     model = case.make(callbacks=[interrupt])
-    with pytest.warns(ConvergenceWarning, match=f"interrupted.*iteration {number}") as told:
+    with pytest.warns(ConvergenceWarning, match=rf"interrupted.*iteration {number}") as told:
         model.fit(X, y)
     assert told[0].filename == __file__
     assert model.n_iter_ == number and not model.converged_
@@ -360,9 +347,9 @@ def test_a_killed_fit_resumes_from_its_checkpoint_bit_for_bit(case, batch_size, 
         with pytest.raises(Killed):
             case.fit(X, y, callbacks=[killed_at(kill)], **kept)
         assert path.exists()
-    with pytest.raises(ValueError, match="checkpoint.*other data"):
+    with pytest.raises(ValueError, match=r"checkpoint.*other data"):
         case.fit(*case.data(seed=1), **kept)
-    with pytest.raises(ValueError, match="checkpoint.*other learning_decay"):
+    with pytest.raises(ValueError, match=r"checkpoint.*other learning_decay"):
         case.fit(X, y, learning_decay=0.6, **kept)
     seen = []
     resumed = case.fit(X, y, callbacks=[seen.append], **kept)

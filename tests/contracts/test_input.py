@@ -125,7 +125,7 @@ def test_infinity(case, dtype):
 @pytest.mark.parametrize("case", [case for case in CASES if not case.tags.input_tags.sparse], ids=str)
 def test_sparse_matrices_are_refused_by_name(case):
     X, y = case.data()
-    with pytest.raises((ValueError, TypeError), match="[Ss]parse"):
+    with pytest.raises((ValueError, TypeError), match=r"[Ss]parse"):
         case.make().fit(sparse.csr_array(np.nan_to_num(X)), y)
 
 
@@ -183,7 +183,9 @@ def test_hard_rows_give_a_sane_model_or_a_clear_error(case, what):
         except ValueError as error:
             assert str(error)
         else:
-            assert not any(np.any(np.isnan(array)) for array in said.values() if array.dtype.kind == "f"), method
+            assert not any(np.any(np.isnan(array)) for array in said.values() if array.dtype.kind == "f"), (
+                method
+            )
 
 
 @every_case

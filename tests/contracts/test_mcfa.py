@@ -346,8 +346,8 @@ def alternation(seed, N=60):
     D, K = int(rng.integers(2, 7)), int(rng.integers(1, 4))
     theta = COMMON.example(rng, D, K, int(rng.integers(1, D + 1)))
     model = COMMON.known(theta)
-    kernel = model._kernel()
-    return kernel, kernel.clamped(model._parameters()), Block(rows(rng, N, D))
+    kernel, params = COMMON.kernel(model, np.zeros(D))
+    return kernel, kernel.clamped(params), Block(rows(rng, N, D))
 
 
 def stepped(kernel, params, block):
@@ -390,8 +390,8 @@ def test_the_factors_are_the_best_for_their_responsibilities(seed):
     """With one component a second step changes nothing, and no others nearby are better."""
     rng = np.random.default_rng(seed)
     model = COMMON.known(COMMON.example(rng, 5, 1, 2))
-    kernel, block = model._kernel(), Block(rows(rng, 80, 5))
-    params = kernel.clamped(model._parameters())
+    kernel, params = COMMON.kernel(model, np.zeros(5))
+    block, params = Block(rows(rng, 80, 5)), kernel.clamped(params)
     _, once = stepped(kernel.conditionals(missing=False)[1], params, block)
     likelihood, twice = stepped(kernel.conditionals(missing=False)[1], once, block)
     assert_same(vars(twice.components), vars(once.components), rtol=1e-8, atol=1e-8)
@@ -411,7 +411,8 @@ def test_steps_in_alternation_end_where_em_does(seed):
     rng = np.random.default_rng(seed)
     X = rows(rng, 80, 5)
     slow = MCFA(2, 2, accelerate=None, max_iter=1500, tol=0, n_init=2, random_state=0).fit(X)
-    starts = {init: getattr(slow, f"{name}_") for name, init in MCFA._PARAMETERS.items()}
+    named = {"noise_variance": "noise_init"}
+    starts = {named.get(name, f"{name}_init"): array for name, array in slow._fitted_arrays().items()}
     fast = MCFA(2, 2, tol=1e-12, max_iter=200, **starts).fit(X)
     assert -1e-9 < fast.history_[-1] - slow.history_[-1] < 1e-3
 

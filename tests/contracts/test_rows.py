@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import latently
 from latently.core import io
@@ -42,7 +44,9 @@ def test_every_row_is_for_itself(case):
     order = np.random.default_rng(0).permutation(len(X))[:23]
     whole = by_row(answers(fitted(case), X), len(X))
     assert_equal(
-        by_row(answers(fitted(case), X[order]), 23), {name: array[order] for name, array in whole.items()}, **NEAR
+        by_row(answers(fitted(case), X[order]), 23),
+        {name: array[order] for name, array in whole.items()},
+        **NEAR,
     )
     one = {name: array[order[:1]] for name, array in whole.items()}
     assert_equal({name: answers(fitted(case), X[order[:1]])[name] for name in one}, one, **NEAR)
@@ -77,6 +81,7 @@ FORMS = {
     "strided": lambda X: np.repeat(X, 2, axis=0)[::2],
     "float32": lambda X: X.astype(np.float32),
     "object": lambda X: X.astype(object),
+    "long double": lambda X: X.astype(np.longdouble),
     "big-endian": lambda X: X.astype(">f8"),
     "read-only": lambda X: np.frombuffer(np.ascontiguousarray(X).tobytes()).reshape(X.shape),
 }
@@ -145,7 +150,7 @@ def test_factors_and_back(case):
     Z = fitted(case).transform(X)
     assert Z.shape == (len(X), len(fitted(case).get_feature_names_out()))
     assert fitted(case).inverse_transform(Z).shape == X.shape
-    with pytest.raises(ValueError, match="columns|features"):
+    with pytest.raises(ValueError, match=r"columns|features"):
         fitted(case).inverse_transform(np.zeros((2, Z.shape[1] + 1)))
     table = pd.DataFrame(X, columns=list("abcd"), index=range(100, 100 + len(X)))
     model = case.make().set_output(transform="pandas")
@@ -153,6 +158,19 @@ def test_factors_and_back(case):
     assert list(out.columns) == [f"{case.cls.__name__.lower()}{i}" for i in range(Z.shape[1])]
     assert list(out.index) == list(table.index)
     np.testing.assert_allclose(out.to_numpy(), Z, rtol=1e-9, atol=1e-10)
+
+
+@every_case
+def test_in_a_pipeline(case):
+    X, y = case.data()
+    scaler = StandardScaler() if case.rows == "real" else FunctionTransformer()
+    pipe = make_pipeline(scaler, case.make())
+    case.fit(X, y, to=pipe)
+    Z = scaler.fit_transform(X)
+    alone = case.fit(Z, y)
+    for method in ("score_samples", "predict", "predict_proba", "transform"):
+        if hasattr(alone, method):
+            np.testing.assert_array_equal(getattr(pipe, method)(X), getattr(alone, method)(Z), err_msg=method)
 
 
 # -- criteria and draws -------------------------------------------------------------------------------
@@ -175,7 +193,7 @@ def test_criteria_are_what_their_names_say(case):
     )
 
 
-@having(is_classifier=True)
+@having(is_classifier=True, unlabelled=False)
 def test_probabilities_of_classes(case):
     X, y = case.data()
     model = fitted(case)
@@ -196,9 +214,12 @@ def test_draws_by_seed(case):
     np.testing.assert_array_equal(draw(0), draw(0))
     np.testing.assert_array_equal(draw(np.random.default_rng(3)), draw(np.random.default_rng(3)))
     assert not np.array_equal(draw(0), draw(1))
-    for bad in (0, -1, 1.5, "many"):
+    for bad in (0, -1, 1.5, "many", None, True):
         with pytest.raises(ValueError, match="n_samples"):
             fitted(case).sample(bad)
+    for bad in ("seed", -1, 1.5):
+        with pytest.raises(ValueError, match="random_state"):
+            fitted(case).sample(3, random_state=bad)
 
 
 @having("sample", "score_samples")
@@ -243,9 +264,7 @@ def test_saved_and_loaded_models_say_the_same(case, named, tmp_path):
     assert hasattr(again, "feature_names_in_") == named
     assert repr(again.get_params()) == repr(model.get_params())
     if case.has("sample"):
-        np.testing.assert_array_equal(
-            again.sample(5, random_state=0)[0], model.sample(5, random_state=0)[0]
-        )
+        np.testing.assert_array_equal(again.sample(5, random_state=0)[0], model.sample(5, random_state=0)[0])
     assert_equal(state(case.fit(X, y, to=again)), state(model))
 
 

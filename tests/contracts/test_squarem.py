@@ -7,7 +7,6 @@ from sklearn.preprocessing import scale
 
 from latently.core.drivers import State, Step, relative, run
 from latently.core.squarem import squarem
-from latently.distributions import Mixture
 from latently.mixture import MFA, FactorAnalysis
 from tests.contracts.models import BY_EM, rows
 
@@ -17,7 +16,7 @@ every_em_model = pytest.mark.parametrize("model", BY_EM, ids=str)
 @every_em_model
 def test_vectors_are_parameters_and_back(model):
     known = model.known(model.example(np.random.default_rng(0), 4, 3, 2))
-    kernel, params = Mixture(known._family(np.full(4, 1e-6))), known._parameters()
+    kernel, params = model.kernel(known, np.full(4, 1e-6))
     vector = kernel.to_vector(params)
     assert vector.ndim == 1 and np.all(np.isfinite(vector))
     again = kernel.from_vector(vector, like=params)

@@ -8,7 +8,6 @@ import pytest
 from sklearn import decomposition
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latently
 from latently.factorization import NMF, PCA, VectorQuantizer
@@ -22,13 +21,6 @@ def strokes(sizes=(3, 1, 2), D=6, seed=0):
     rng = np.random.default_rng(seed)
     group = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
     return np.eye(D)[group] + 0.05 * rng.uniform(size=(len(group), D)), group
-
-
-@parametrize_with_checks(
-    [CodebookGenerator(n_groups=2, random_state=0), CodebookGenerator(PCA(1), n_groups=1, random_state=0)]
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def test_groups_are_those_of_similar_elements():

@@ -1,7 +1,5 @@
 """Densities of sources: against the change of variables, by sampling, with factorisations of all kinds."""
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -14,10 +12,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latently
-from latently.factorization import NMF, PCA, VectorQuantizer
+from latently.factorization import NMF, PCA
 from latently.generate import SourceDensity
 from latently.mixture import MCFA, MFA, FactorAnalysis, GaussianMixture, NestedMixture
 
@@ -28,16 +25,6 @@ FAST = {"random_state": 0, "tol": 1e-3, "n_init": 1}
 def correlated(n=200, D=3, seed=0):
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, D)) @ rng.normal(size=(D, D)) + rng.normal(size=D)
-
-
-@parametrize_with_checks(
-    [
-        SourceDensity(PCA(), GaussianMixture()),
-        SourceDensity(PCA(), KernelDensity()),
-    ]
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 FACTORIZERS = [
@@ -207,16 +194,6 @@ def test_reconstruction():
     np.testing.assert_allclose(model.reconstruct(X), PCA(5).fit(X).reconstruct(X), atol=1e-9)
 
 
-def test_weights_are_copies():
-    weight = np.random.default_rng(0).integers(0, 3, len(X))
-    parts = VectorQuantizer(3, random_state=0, n_init=2), GaussianMixture(covariance_type="spherical")
-    weighted = SourceDensity(*parts).fit(X, sample_weight=weight)
-    copied = SourceDensity(*parts).fit(np.repeat(X, weight, axis=0))
-    np.testing.assert_allclose(weighted.score_sources(X), copied.score_sources(X), rtol=1e-8)
-    with pytest.raises(ValueError, match=r"PCA\.fit takes none"):
-        SourceDensity(decomposition.PCA(3), GaussianMixture()).fit(X, sample_weight=weight)
-
-
 def test_estimators_given_stay_as_they_were():
     factorizer, density = PCA(3), GaussianMixture(2, **FAST)
     SourceDensity(factorizer, density).fit(X)
@@ -233,24 +210,6 @@ def test_in_a_grid_search():
         cv=2,
     ).fit(X)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-
-
-def test_saving_and_loading(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame(X, columns=[f"p{i}" for i in range(64)])
-    model = SourceDensity(PCA(4), MFA(2, 1, **FAST)).fit(table)
-    model.save(tmp_path / "model.latently")
-    for copy in (latently.load(tmp_path / "model.latently"), pickle.loads(pickle.dumps(model))):
-        np.testing.assert_array_equal(copy.score_sources(table), model.score_sources(table))
-        np.testing.assert_array_equal(copy.sample(5, random_state=0)[0], model.sample(5, random_state=0)[0])
-        np.testing.assert_array_equal(copy.feature_names_in_, table.columns)
-        assert "4 sources, 64 features" in copy._repr_html_()
-        assert str(copy.get_params()) == str(model.get_params())
-    with pytest.raises(ValueError, match="feature names"):
-        model.sources(table[table.columns[::-1]])
-    theirs = SourceDensity(decomposition.PCA(2), GaussianMixture()).fit(X)
-    with pytest.raises(TypeError, match="PCA is not a class of latently"):
-        theirs.save(tmp_path / "theirs.latently")
 
 
 def test_files_with_parts_that_do_not_fit(tmp_path):

@@ -691,21 +691,32 @@ def test_a_threshold_that_is_no_number(saved_classifier, number):
         latently.load(saved_classifier)
 
 
+def densities(header):
+    """The parts of a classifier."""
+    return header["parts"]["nodes"]["densities"]["nodes"]
+
+
 OTHER_PARTS = {
-    "none": lambda header: header.update(parts=[]),
-    "one too few": lambda header: header["parts"].pop(),
-    "one too many": lambda header: header["parts"].append(header["parts"][0]),
-    "no list": lambda header: header.update(parts={"0": header["parts"][0]}),
+    "none": lambda header: densities(header).clear(),
+    "one too few": lambda header: densities(header).pop(),
+    "one too many": lambda header: densities(header).append(densities(header)[0]),
+    "no list": lambda header: header["parts"]["nodes"]["densities"].update(nodes={"0": densities(header)[0]}),
     "text": lambda header: header.update(parts="ab"),
-    "numbers": lambda header: header.update(parts=[1, 2]),
-    "null": lambda header: header.update(parts=[None, None]),
-    "without a class": lambda header: header["parts"][0].pop("class"),
-    "of a class that is not ours": lambda header: header["parts"][0].update({"class": "os.system"}),
-    "of another class": lambda header: header["parts"][0].update({"class": "MPPCA"}),
-    "without history": lambda header: header["parts"][1].pop("n_iter"),
-    "a classifier": lambda header: header["parts"].__setitem__(0, {**header, "parts": []}),
-    "nested": lambda header: header["parts"][0].update(parts=[header["parts"][1]]),
-    "with labels": lambda header: header["parts"][0].update(more=header["more"]),
+    "numbers": lambda header: densities(header).__setitem__(slice(None), [1, 2]),
+    "null": lambda header: densities(header).__setitem__(slice(None), [None, None]),
+    "no kind": lambda header: header["parts"]["nodes"]["densities"].pop("kind"),
+    "another kind": lambda header: header["parts"]["nodes"]["densities"].update(kind="tensors"),
+    "of another name": lambda header: header["parts"]["nodes"].update(
+        mixtures=header["parts"]["nodes"].pop("densities")
+    ),
+    "none at all": lambda header: header["parts"]["nodes"].clear(),
+    "without a class": lambda header: densities(header)[0].pop("class"),
+    "of a class that is not ours": lambda header: densities(header)[0].update({"class": "os.system"}),
+    "of another class": lambda header: densities(header)[0].update({"class": "MPPCA"}),
+    "without history": lambda header: densities(header)[1].pop("n_iter"),
+    "a classifier": lambda header: densities(header).__setitem__(0, {**header, "parts": []}),
+    "nested": lambda header: densities(header)[0].update(parts=[densities(header)[1]]),
+    "with labels": lambda header: densities(header)[0].update(more=header["more"]),
     "density of another class": lambda header: header["hyper_estimators"]["density"].update(
         {"class": "MPPCA"}
     ),
@@ -742,13 +753,17 @@ def test_other_parts(saved_classifier, change):
         latently.load(rewritten(saved_classifier, edit))
 
 
-@pytest.mark.parametrize("depth", [1, 3, 400])  # so deep that following would exhaust the stack
+@pytest.mark.parametrize("depth", [1, 3, 200])  # so deep that following would exhaust the stack
 @pytest.mark.parametrize("entry", ["parts", "hyper_estimators"])
 def test_parts_of_parts_are_not_followed(saved_classifier, entry, depth):
     def edit(header, arrays):
         inner = header
         for _ in range(depth):
-            nested = [inner, header["parts"][1]] if entry == "parts" else {"density": inner}
+            if entry == "parts":
+                nodes = [{"kind": "estimator", **inner}, densities(header)[1]]
+                nested = {"kind": "dict", "nodes": {"densities": {"kind": "list", "nodes": nodes}}}
+            else:
+                nested = {"density": inner}
             inner = {**header, entry: nested}
         return inner, arrays
 
@@ -759,7 +774,7 @@ def test_parts_of_parts_are_not_followed(saved_classifier, entry, depth):
 def test_every_array_of_a_classifier_is_needed(saved_classifier):
     whole = saved_classifier.read_bytes()
     _, arrays = io.read(saved_classifier)
-    assert {"fitted.class_prior", "hyper.class_prior", "parts.1.fitted.means"} <= set(arrays)
+    assert {"fitted.class_prior", "hyper.class_prior", "parts.densities.1.fitted.means"} <= set(arrays)
     for key in set(arrays) - {"hyper.class_prior"}:
         saved_classifier.write_bytes(whole)
         with pytest.raises(ModelFileError):
@@ -783,10 +798,10 @@ def test_every_array_of_a_classifier_is_checked(saved_classifier):
 @pytest.mark.parametrize(
     "key",
     [
-        "parts.2.fitted.means",
-        "parts.0.fitted.extra",
-        "parts.0.extra",
-        "parts.x.fitted.means",
+        "parts.densities.2.fitted.means",
+        "parts.densities.0.fitted.extra",
+        "parts.densities.0.extra",
+        "parts.densities.x.fitted.means",
         "parts.extra",
         "parts",
         "hyper.density.hyper.extra",
@@ -812,8 +827,9 @@ def test_densities_of_different_numbers_of_features(saved_classifier, tmp_path):
     header, arrays = io.read(tmp_path / "narrow")
 
     def edit(wide_header, wide_arrays):
-        wide_header["parts"][1] = header["parts"][1]
-        wide_arrays.update({key: array for key, array in arrays.items() if key.startswith("parts.1.")})
+        densities(wide_header)[1] = densities(header)[1]
+        own = "parts.densities.1."
+        wide_arrays.update({key: array for key, array in arrays.items() if key.startswith(own)})
 
     with pytest.raises(ModelFileError, match="features"):
         latently.load(rewritten(saved_classifier, edit))

@@ -10,9 +10,9 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
 
+from latently.estimators.labels import UNLABELLED, class_labels
 from latently.mixture import PPCA
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
-from latently.estimators.labels import UNLABELLED, class_labels
 
 
 class Spike(BaseEstimator):

@@ -1,19 +1,13 @@
 """Mixtures of factor models with a label, against an oracle that conditions dense Gaussians."""
 
-import pickle
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import integrate
-from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latently
 from latently.metrics import signal_to_error_ratio
@@ -357,17 +351,6 @@ def test_order_and_blocks_do_not_matter(C, emphasis):
         np.testing.assert_allclose(getattr(small, method)(X), whole, rtol=1e-9, atol=1e-11)
 
 
-def test_blocks_and_files_are_rows_too(tmp_path):
-    X, y, weight = data(3)
-    np.save(tmp_path / "rows.npy", X)
-    plain = MFMClassifier(2, 2, **SHORT).fit(X, y, weight)
-    for place in (tmp_path / "rows.npy", [X[:1], X[1:30], X[30:]]):
-        other = MFMClassifier(2, 2, **SHORT).fit(place, y, weight)
-        np.testing.assert_allclose(other.history_, plain.history_, rtol=1e-8)
-        np.testing.assert_allclose(other.predict_proba(place), plain.predict_proba(X), atol=1e-5)
-        np.testing.assert_allclose(other.risks(place).dimension, plain.risks(X).dimension, rtol=1e-4)
-
-
 @two_or_more
 def test_a_full_mask_is_no_mask(C):
     X, y, _ = data(C, holed=False)
@@ -582,43 +565,6 @@ def test_the_number_of_parameters_is_the_rank_of_the_density(size):
 # -- as scikit-learn users expect it ---------------------------------------------------------------------
 
 
-@parametrize_with_checks([MFMClassifier(), MFMClassifier(2, 2, tol=1e-3)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
-def test_clones_pickles_pipelines_and_searches():
-    X, y = labelled_rows(17)
-    model = MFMClassifier(2, 1, **SHORT).fit(X, y)
-    assert not hasattr(clone(model), "coef_")
-    assert_same(theta_of(clone(model).fit(X, y)), theta_of(model), rtol=0, atol=0)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    pipe = make_pipeline(StandardScaler(), MFMClassifier(2, 1, **SHORT)).fit(X, y)
-    Z = StandardScaler().fit_transform(X)
-    np.testing.assert_array_equal(pipe.predict(X), MFMClassifier(2, 1, **SHORT).fit(Z, y).predict(Z))
-    grid = {"n_components": [1, 2], "discriminative_weight": [0.5, 1.0]}
-    search = GridSearchCV(MFMClassifier(1, 1, max_iter=5, tol=0.0, n_init=1), grid, cv=2).fit(X, y)
-    assert np.all(search.cv_results_["mean_test_score"] > 0.5)
-
-
-def test_tables():
-    X, y = labelled_rows(18, C=3)
-    table = pd.DataFrame(X, columns=list("abcd"))
-    labels = pd.Series(np.array(["u", "v", "w"])[y], index=np.arange(len(y))[::-1])
-    model = MFMClassifier(1, 2, **SHORT).fit(table, labels)
-    assert model.feature_names_in_.tolist() == list("abcd")
-    X = table.to_numpy()  # laid out as the table is: otherwise sums round otherwise
-    plain = MFMClassifier(1, 2, **SHORT).fit(X, labels.to_numpy())
-    np.testing.assert_array_equal(model.predict_proba(table), plain.predict_proba(X))
-    scores = model.score_samples(table, labels)
-    np.testing.assert_array_equal(scores, plain.score_samples(X, labels.to_numpy()))
-    factors = model.set_output(transform="pandas").transform(table)
-    assert factors.shape == (150, 2) and list(factors.index) == list(table.index)
-    with pytest.raises(ValueError, match="feature names"):
-        model.predict(table[list("bacd")])
-
-
 @two_or_more
 def test_saved_and_loaded(C, tmp_path):
     X, y = labelled_rows(19, C)
@@ -693,34 +639,6 @@ def test_mini_batches():
     whole = quietly(MFMClassifier(1, 2, max_iter=100, random_state=0), X, y)
     assert batches.history_[-1] == pytest.approx(objective(batches, X, y), rel=1e-9)
     assert batches.history_[-1] > whole.history_[-1] - 0.1
-
-
-def test_warm_start_goes_on():
-    X, y = labelled_rows(23)
-    model = MFMClassifier(2, 1, warm_start=True, **SHORT).fit(X, y)
-    before = model.history_[-1]
-    model.fit(X, y)
-    assert model.history_[0] == pytest.approx(before, rel=1e-9)
-    assert model.history_[-1] >= before
-
-
-def test_a_checkpoint_goes_on_where_the_fit_stopped(tmp_path):
-    X, y = labelled_rows(24, 3)
-    settings = {"tol": 0.0, "random_state": 0, "n_init": 1}
-    whole = MFMClassifier(2, 1, max_iter=12, **settings).fit(X, y)
-
-    def stop(iteration):
-        if iteration.number == 6:
-            raise KeyboardInterrupt
-
-    path = tmp_path / "state"
-    parts = MFMClassifier(2, 1, max_iter=12, checkpoint=path, checkpoint_every=1, **settings)
-    with pytest.warns(ConvergenceWarning, match="interrupted"):
-        clone(parts).set_params(callbacks=[stop]).fit(X, y)
-    assert path.exists()
-    parts.fit(X, y)
-    np.testing.assert_allclose(parts.history_, whole.history_, rtol=1e-10)
-    assert_same(theta_of(parts), theta_of(whole), rtol=1e-7)
 
 
 # -- rows and arguments that are hard or wrong -------------------------------------------------------------
@@ -805,26 +723,6 @@ def test_labels_that_were_not_seen():
         model.score_samples(X, np.full(len(X), 2))
     with pytest.raises(ValueError, match="one label per row"):
         model.score_samples(X, y[:-1])
-
-
-def test_sample_weights_that_are_wrong():
-    X, y = labelled_rows(28)
-    for weight, says in (
-        (-np.ones(150), "negative"),
-        (np.ones(149), "sample_weight"),
-        (np.full(150, np.nan), "NaN"),
-    ):
-        with pytest.raises(ValueError, match=says):
-            MFMClassifier().fit(X, y, weight)
-
-
-def test_nothing_before_fit():
-    X, y = labelled_rows(29)
-    for method in ("predict", "predict_proba", "risks", "reconstruct", "predict_component", "score_samples"):
-        with pytest.raises(NotFittedError):
-            getattr(MFMClassifier(), method)(X)
-    with pytest.raises(NotFittedError):
-        MFMClassifier().score_samples(X, y)
 
 
 @pytest.mark.parametrize(

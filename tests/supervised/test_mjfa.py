@@ -5,11 +5,9 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latently
 from latently.mixture import MCFA
@@ -237,16 +235,6 @@ def test_of_empty_rows_the_labels_count():
     check_steps(X, y, weight, start)
 
 
-def test_parts_of_the_rows_add_up():
-    X, y, weight, start = problem(5, **SITUATIONS["all of it"])
-    whole, parts = (
-        started(start, max_iter=3, block_size=size, **EXACT).fit(X, y, sample_weight=weight)
-        for size in (None, 7)
-    )
-    assert_equal_fits(whole, parts)
-    np.testing.assert_allclose(parts.predict_proba(X), whole.predict_proba(X), rtol=1e-8, atol=1e-12)
-
-
 @pytest.mark.parametrize("accelerate", [None, "squarem"])
 @pytest.mark.parametrize("seed", range(12))
 def test_the_likelihood_never_falls(seed, accelerate):
@@ -326,34 +314,6 @@ def test_factors_are_those_of_the_mixture_of_all_components(fitted, data):
 
 
 # -- rows, weights and labels -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("unlabelled", [False, True], ids=["", "some labels"])
-def test_weight_two_is_a_row_twice(unlabelled):
-    X, y, _, _ = problem(8, 60, unlabelled=unlabelled, holes=True)
-    copies = np.random.default_rng(8).integers(1, 4, size=60)
-    weighted = MJFAClassifier(2, 2, **SHORT).fit(X, y, sample_weight=copies)
-    copied = MJFAClassifier(2, 2, **SHORT).fit(np.repeat(X, copies, axis=0), np.repeat(y, copies))
-    assert_equal_fits(weighted, copied, rtol=1e-5, atol=1e-6)
-    plain = MJFAClassifier(2, 2, **SHORT).fit(X, y)
-    assert np.abs(plain.class_prior_ - weighted.class_prior_).max() > 1e-3
-
-
-def test_weight_zero_is_a_row_absent():
-    X, y, weight, start = problem(9, unlabelled=True, weighted=True)
-    weight[3::5] = 0.0
-    kept = weight > 0
-    here = started(start, max_iter=3, **EXACT).fit(X, y, sample_weight=weight)
-    there = started(start, max_iter=3, **EXACT).fit(X[kept], y[kept], sample_weight=weight[kept])
-    assert_equal_fits(here, there)
-
-
-def test_the_order_of_rows_does_not_matter():
-    X, y, weight, _ = problem(10, unlabelled=True, weighted=True)
-    order = np.random.default_rng(10).permutation(len(X))
-    forth = MJFAClassifier(2, 2, **SHORT).fit(X, y, sample_weight=weight)
-    back = MJFAClassifier(2, 2, **SHORT).fit(X[order], y[order], sample_weight=weight[order])
-    assert_equal_fits(forth, back, rtol=1e-5, atol=1e-6)
 
 
 LABELS = {
@@ -510,14 +470,6 @@ def test_poor_data(name):
     assert_sensible(MJFAClassifier(K, q, **SHORT).fit(X, y), X)
 
 
-def test_constant_features():
-    X, y, _, _ = problem(7)
-    X = np.insert(X, 1, 3.5, axis=1)
-    with pytest.warns(UserWarning, match=r"constant features \(1\)"):
-        model = MJFAClassifier(2, 2, **SHORT).fit(X, y)
-    assert_sensible(model, X)
-
-
 def test_rows_far_from_the_origin(data):
     """The way from the origin takes one factor; what is left tells the classes apart as before."""
     X, y, X_new, y_new = data
@@ -601,55 +553,6 @@ def test_warm_start(data, fitted):
     assert len(model.classes_) == 3  # a fit that fails leaves what was there
 
 
-def test_checkpoints(data, tmp_path):
-    X, y, _, _ = data
-    whole = MJFAClassifier(2, 2, **SHORT).fit(X, y)
-    path = tmp_path / "state"
-    settings = {**SHORT, "checkpoint": path, "checkpoint_every": 1}
-
-    def unlucky(iteration):
-        if iteration.number == 4:
-            raise RuntimeError("no power")
-
-    with pytest.raises(RuntimeError):
-        MJFAClassifier(2, 2, callbacks=[unlucky], **settings).fit(X, y)
-    assert path.exists()
-    with pytest.raises(ValueError, match="checkpoint"):
-        MJFAClassifier(2, 2, **settings).fit(X, (y + 1) % 3)  # it belongs to other labels
-    resumed = MJFAClassifier(2, 2, **settings).fit(X, y)
-    assert_equal_fits(resumed, whole, rtol=0, atol=0)
-    assert not path.exists()
-
-
-def test_tensors(data):
-    torch = pytest.importorskip("torch")
-    X, y, X_new, y_new = data
-    here = MJFAClassifier(2, 2, **SHORT).fit(X, y)
-    there = MJFAClassifier(2, 2, **SHORT).fit(torch.asarray(X), torch.asarray(y))
-    assert isinstance(there.loadings_, torch.Tensor)
-    assert_same(
-        {name: array.numpy() for name, array in parameters(there).items()}, parameters(here), 1e-6, 1e-8
-    )
-    rows = torch.asarray(X_new)
-    assert isinstance(there.score_samples(rows), torch.Tensor)
-    np.testing.assert_allclose(there.score_samples(rows).numpy(), here.score_samples(X_new), rtol=1e-7)
-    np.testing.assert_array_equal(there.predict(rows), here.predict(X_new))
-    assert there.score(rows, y_new) == here.score(X_new, y_new)
-    assert there.sample(5, random_state=0)[1].tolist() == here.sample(5, random_state=0)[1].tolist()
-
-
-def test_dask_arrays(data):
-    dask_array = pytest.importorskip("dask.array")
-    X, y, X_new, _ = data
-    here = MJFAClassifier(2, 2, **SHORT).fit(X, y)
-    blocks = dask_array.from_array(X, chunks=(40, 6))
-    there = MJFAClassifier(2, 2, **SHORT).fit(blocks, dask_array.from_array(y, chunks=40))
-    assert_equal_fits(there, here, rtol=1e-6, atol=1e-8)
-    np.testing.assert_array_equal(
-        there.predict(dask_array.from_array(X_new, chunks=(20, 6))), here.predict(X_new)
-    )
-
-
 # -- decisions ----------------------------------------------------------------------------------------------
 
 
@@ -675,11 +578,6 @@ def test_it_tells_classes_apart(data, fitted):
 # -- as scikit-learn users expect ---------------------------------------------------------------------------
 
 
-@parametrize_with_checks([MJFAClassifier(), MJFAClassifier(2, 1, tol=1e-3, n_init=3)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
 def test_in_a_pipeline_and_a_grid_search(data):
     X, y, X_new, _ = data
     pipe = make_pipeline(StandardScaler(), MJFAClassifier(2, 2, **SHORT)).fit(X, y)
@@ -690,34 +588,6 @@ def test_in_a_pipeline_and_a_grid_search(data):
     grid = {"mjfaclassifier__n_factors": [1, 2]}
     search = GridSearchCV(pipe, grid, cv=3).fit(X, y)
     assert np.all(search.cv_results_["mean_test_score"] > 1 / 3)
-
-
-def test_tables(data):
-    pandas = pytest.importorskip("pandas")
-    X, y, _, _ = data
-    table = pandas.DataFrame(X, columns=list("abcdef"))
-    model = MJFAClassifier(2, 2, **SHORT).set_output(transform="pandas").fit(table, pandas.Series(y))
-    assert list(model.feature_names_in_) == list("abcdef")
-    factors = model.transform(table)
-    assert (
-        list(factors.columns) == list(model.get_feature_names_out()) == ["mjfaclassifier0", "mjfaclassifier1"]
-    )
-    plain = MJFAClassifier(2, 2, **SHORT).fit(X, y)
-    np.testing.assert_allclose(factors.to_numpy(), plain.transform(X), rtol=1e-9, atol=1e-10)
-    np.testing.assert_array_equal(MJFAClassifier(2, 2, **SHORT).fit_transform(X, y), plain.transform(X))
-    with pytest.raises(ValueError, match="feature names"):
-        model.predict(table[list("bacdef")])
-
-
-def test_clones_and_pickles(data, fitted):
-    X, y, X_new, _ = data
-    assert not hasattr(clone(fitted), "classes_")
-    assert_equal_fits(clone(fitted).fit(X, y), fitted, rtol=0, atol=0)
-    copy = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(copy.predict_proba(X_new), fitted.predict_proba(X_new))
-    for method in ("predict", "predict_proba", "score_samples", "transform"):
-        with pytest.raises(NotFittedError):
-            getattr(clone(fitted), method)(X_new)
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2], [-2.0, 0.0, 5.0], ["ash", "birch", "cedar"]], ids=str)

@@ -19,7 +19,6 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, GaussianMixture
 from latently.supervised import PerClass
@@ -38,22 +37,6 @@ def three_classes(n=150, D=3, seed=0):
 
 X, y = three_classes()
 names = np.array(["ash", "birch", "cedar"])[y]
-
-# A row of weight 2 cannot be shared by two components, as the same row twice can.
-TOO_FEW_ROWS = {"check_sample_weight_equivalence_on_dense_data": "one row of some weight in a class"}
-MCFA_FOR_CHECKS = MCFA(2, 1, random_state=0, tol=1e-1, n_init=1)
-
-
-@pytest.mark.filterwarnings("ignore:X has constant features:UserWarning")
-@pytest.mark.filterwarnings(
-    "ignore:divide by zero encountered in log:RuntimeWarning"
-)  # weights of KernelDensity
-@parametrize_with_checks(
-    [PerClass(GaussianMixture()), PerClass(MCFA_FOR_CHECKS), PerClass(PPCA(1)), PerClass(KernelDensity())],
-    expected_failed_checks=lambda estimator: TOO_FEW_ROWS if estimator.density is MCFA_FOR_CHECKS else {},
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 # -- Bayes' rule ------------------------------------------------------------------------------------
@@ -230,14 +213,6 @@ def test_missing_entries_are_for_the_density_to_judge():
         other.fit(X, y).predict(holed)
 
 
-def test_tables_with_names():
-    table = pd.DataFrame(X, columns=list("abc"))
-    model = PerClass(GaussianMixture()).fit(table, y)
-    assert list(model.feature_names_in_) == ["a", "b", "c"] and model.n_features_in_ == 3
-    with pytest.raises(ValueError, match="feature names"):
-        model.predict(table[["b", "a", "c"]])
-
-
 def test_tensors():
     torch = pytest.importorskip("torch")
     model = PerClass(MPPCA(2, 1, **FAST)).fit(torch.asarray(X), torch.asarray(y))
@@ -275,20 +250,6 @@ def test_rows_that_are_not_in_memory(tmp_path):
         PerClass(GaussianMixture()).fit(mapped, y).predict_proba(mapped),
         PerClass(GaussianMixture()).fit(X, y).predict_proba(X),
     )
-
-
-def test_a_failed_fit_changes_nothing():
-    model = PerClass(MFA(2, 1, **FAST)).fit(X, y)
-    before = model.predict_proba(X)
-    with pytest.raises(ValueError):
-        model.fit(X[:, :2], np.where(np.arange(len(X)) < 1, "rare", "common"))
-    np.testing.assert_array_equal(model.predict_proba(X), before)
-    assert model.classes_.tolist() == [0, 1, 2]
-    unfitted = PerClass(MFA(2, 1))
-    with pytest.raises(ValueError):
-        unfitted.fit(X, np.where(np.arange(len(X)) < 1, "rare", "common"))
-    with pytest.raises(NotFittedError):
-        unfitted.predict(X)
 
 
 class Broken(BaseEstimator):
@@ -360,19 +321,6 @@ def test_samples_are_in_no_order():
     assert abs(halves[0] - halves[1]) < 0.25
 
 
-def test_samples_by_seed():
-    for density in (sklearn_mixture.GaussianMixture(random_state=0), GaussianMixture(), KernelDensity()):
-        model = PerClass(density).fit(X, y)
-        first, second, other = (model.sample(20, random_state=seed)[0] for seed in (1, 1, 2))
-        np.testing.assert_array_equal(first, second)
-        assert not np.allclose(first, other)
-        before = model.densities_[0].get_params()
-        model.sample(3, random_state=np.random.default_rng(0))
-        assert model.densities_[0].get_params() == before
-    with pytest.raises(ValueError, match="n_samples"):
-        model.sample(0)
-
-
 @pytest.mark.parametrize("g, q, D", [(1, 1, 3), (3, 2, 8)])
 def test_number_of_parameters_of_mmcfa(g, q, D):
     rows, labels = three_classes(200, D)
@@ -405,18 +353,6 @@ def test_what_a_density_cannot_do():
     pipeline = PerClass(make_pipeline(StandardScaler(), KernelDensity())).fit(X, y)
     with pytest.raises(TypeError, match="sample needs densities that have it, but Pipeline"):
         pipeline.sample(3)
-
-
-def test_not_fitted_yet():
-    model = PerClass(GaussianMixture())
-    for method in ("predict", "predict_proba", "predict_log_proba", "score_samples", "accepts"):
-        with pytest.raises(NotFittedError):
-            getattr(model, method)(X)
-    with pytest.raises(NotFittedError):
-        model.bic(X, y)
-    for call in (model.sample, model.n_parameters, lambda: model.save("unused")):
-        with pytest.raises(NotFittedError):
-            call()
 
 
 # -- the classifiers that it makes ------------------------------------------------------------------
