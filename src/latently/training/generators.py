@@ -30,6 +30,7 @@ class Generators:
     def from_seed(cls, random_state: Any, device: torch.device | str = "cpu") -> Generators:
         """From an integer, a NumPy Generator or RandomState (which is advanced), or None for a new seed."""
         shuffling, *others = _seed_sequence(random_state).spawn(4)
+        device = torch.empty(0, device=device).device  # with its number, as tensors have it
         places = ("cpu", device, device)
         return cls(np.random.default_rng(shuffling), *map(_torch_generator, others, places))
 
