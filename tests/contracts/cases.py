@@ -195,6 +195,7 @@ CASES = [
     Case("PerClass-MFA", partial(PerClass, MFA(2, 1, **QUICK)), **IN_MEMORY),
     Case("PerClass-Gaussian", partial(PerClass, GaussianMixture()), **IN_MEMORY),
     Case("NMF", partial(NMF, 2, **QUICK), rows="counts", direction=-1, objective=None),
+    Case("NMF-mu", partial(NMF, 2, solver="mu", **QUICK), rows="counts", direction=-1, objective=None),
     Case("NMF-kl", partial(NMF, 2, loss="kl", **QUICK), rows="counts", direction=-1, objective=None),
     Case("BNMF", partial(BNMF, 3, **QUICK), rows="counts"),
     Case("BinarySparseCoding", partial(BinarySparseCoding, 3, **QUICK)),
@@ -209,6 +210,7 @@ CASES = [
     Case("DMFA", partial(DMFA, 2, 2, 2, 1, **QUICK), layered=True, turned=True),
     Case("DMFA-tuned", partial(DMFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True, turned=True),
     Case("DMCFA", partial(DMCFA, 2, 2, 2, 1, **QUICK), layered=True),
+    Case("DMCFA-tuned", partial(DMCFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True),
 ]
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from latently.core.sources import chunks
 from latently.core.data import Data
+from latently.core.sources import chunks
 from latently.training.batches import Rows
 
 GENERATOR = torch.Generator()
