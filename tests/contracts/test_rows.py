@@ -16,6 +16,7 @@ import latently
 from latently.core import io
 from latently.core.io import ModelFileError
 from tests.contracts.cases import (
+    CLOSE,
     ROW_METHODS,
     D,
     answers,
@@ -58,7 +59,8 @@ def test_blocks_do_not_matter(case):
     for size in (1, 7):
         blocks = copy.copy(fitted(case)).set_params(block_size=size)
         assert_equal(answers(blocks, X), answers(fitted(case), X), **NEAR)
-    assert_equal(answers(case.fit(X, y, block_size=7), X), answers(fitted(case), X), rtol=1e-6, atol=1e-8)
+    blocks = answers(case.fit(X, y, block_size=7), X, case.settled)
+    assert_equal(blocks, answers(fitted(case), X, case.settled), **CLOSE)
 
 
 @every_case
@@ -94,7 +96,7 @@ def test_the_form_of_rows_does_not_matter(case, form):
     X, y = case.data()
     expected, before = answers(fitted(case), X), X.copy()
     model = case.fit(FORMS[form](X), y)
-    assert_equal(answers(model, FORMS[form](X)), expected, rtol=1e-6, atol=1e-7)
+    assert_equal(answers(model, FORMS[form](X)), expected, **(case.float32 if form == "float32" else CLOSE))
     np.testing.assert_array_equal(X, before)  # which are left alone
 
 
@@ -150,7 +152,7 @@ def test_factors_and_back(case):
     Z = fitted(case).transform(X)
     assert Z.shape == (len(X), len(fitted(case).get_feature_names_out()))
     assert fitted(case).inverse_transform(Z).shape == X.shape
-    with pytest.raises(ValueError, match=r"columns|features"):
+    with pytest.raises(ValueError, match=r"columns?|features"):
         fitted(case).inverse_transform(np.zeros((2, Z.shape[1] + 1)))
     table = pd.DataFrame(X, columns=list("abcd"), index=range(100, 100 + len(X)))
     model = case.make().set_output(transform="pandas")

@@ -357,18 +357,6 @@ def test_fine_tuned_factors_are_standardised():
 
 
 @both
-@pytest.mark.parametrize("fine_tune", [False, True])
-def test_weights_are_copies(fine_tune, common):
-    X = clusters(3, 60)
-    weight = np.random.default_rng(0).integers(0, 4, size=60)
-    settings = {"fine_tune": fine_tune, "max_iter": 20, "tol": 0.0, "n_init": 2, "random_state": 0}
-    weighted = MODELS[common](2, 2, 2, 1, **settings).fit(X, sample_weight=weight)
-    copied = MODELS[common](2, 2, 2, 1, **settings).fit(np.repeat(X, weight, axis=0))
-    np.testing.assert_allclose(weighted.score_samples(X), copied.score_samples(X), rtol=1e-5)
-    np.testing.assert_allclose(weighted.bound(X), copied.bound(X), rtol=1e-3 if fine_tune else 1e-5)
-
-
-@both
 def test_known_components(common):
     X = clusters(4)
     y = MODELS[common](2, 2, 2, 1, **QUICK).fit(X).predict(X)
@@ -388,29 +376,6 @@ def test_missing_entries_in_training(common):
     assert model.bound(holed).mean() <= model.score(holed)
     sampled = MODELS[common](2, 2, 2, 1, inputs="sampled", fine_tune=True, **QUICK).fit(holed)
     assert np.all(np.isfinite(sampled.score_samples(holed)))
-
-
-@both
-@pytest.mark.parametrize("fine_tune", [False, True])
-def test_blocks_do_not_matter(fine_tune, common):
-    X = clusters(6)
-    settings = {"fine_tune": fine_tune, **QUICK}
-    whole = MODELS[common](2, 2, 2, 1, **settings).fit(X)
-    blocks = MODELS[common](2, 2, 2, 1, block_size=17, **settings).fit(X)
-    np.testing.assert_allclose(whole.score_samples(X), blocks.score_samples(X), rtol=1e-6)
-    np.testing.assert_allclose(whole.bound(X), blocks.bound(X), rtol=1e-6)
-
-
-@both
-def test_rows_from_a_file(common, tmp_path):
-    X = clusters(8)
-    np.save(tmp_path / "rows.npy", X)
-    settings = {"fine_tune": True, **QUICK}
-    here = MODELS[common](2, 2, 2, 1, **settings).fit(X)
-    there = MODELS[common](2, 2, 2, 1, **settings).fit(str(tmp_path / "rows.npy"))
-    np.testing.assert_allclose(there.score_samples(X), here.score_samples(X), rtol=1e-6)
-    bounds = there.bound(str(tmp_path / "rows.npy"), out=tmp_path / "bounds.npy")
-    np.testing.assert_allclose(bounds, there.bound(X), rtol=1e-9)
 
 
 # -- files ---------------------------------------------------------------------------------------------

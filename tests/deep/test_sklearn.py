@@ -1,14 +1,8 @@
 """Deep mixtures as scikit-learn users expect them, and input that makes no sense."""
 
-import pickle
-
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from latently.deep import DMCFA, DMFA
 from latently.mixture import MCFA, MFA
@@ -16,26 +10,6 @@ from tests.contracts.models import rows
 
 every_model = pytest.mark.parametrize("cls", [DMFA, DMCFA])
 QUICK = {"n_init": 2, "tol": 1e-4, "random_state": 0}
-CHECKED = [DMFA(tol=1e-5), DMCFA(tol=1e-5)]
-CHECKED += [cls(2, 1, 2, 1, fine_tune=True, n_init=2, tol=1e-3) for cls in (DMFA, DMCFA)]
-
-
-@pytest.mark.filterwarnings("ignore:y is ignored:UserWarning")
-@parametrize_with_checks(CHECKED)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
-@every_model
-def test_clone_pickle_and_pipeline(cls):
-    X = rows(np.random.default_rng(0), 60, 4)
-    model = cls(2, 2, [2, 1], 1, **QUICK)
-    pipe = make_pipeline(StandardScaler(), clone(model)).fit(X)
-    Z = StandardScaler().fit_transform(X)
-    alone = model.fit(Z)
-    np.testing.assert_array_equal(pipe.score_samples(X), alone.score_samples(Z))
-    copy = pickle.loads(pickle.dumps(alone))
-    np.testing.assert_array_equal(copy.predict_proba(Z, layer=2), alone.predict_proba(Z, layer=2))
 
 
 @every_model
@@ -56,33 +30,6 @@ def test_in_a_notebook(cls):
     model = cls(2, 2, [2, 3], 1, **QUICK)
     assert "layer 1" not in model._repr_html_()
     assert "layer 1: 2 x 2 factors, layer 2: 5 x 1 factors, 4 features" in model.fit(X)._repr_html_()
-
-
-@every_model
-def test_criteria(cls):
-    X = rows(np.random.default_rng(0), 60, 4)
-    model = cls(2, 2, 2, 1, **QUICK).fit(X)
-    total = model.score_samples(X).sum()
-    assert np.isclose(model.bic(X), -2 * total + model.n_parameters() * np.log(60))
-    assert np.isclose(model.aic(X), -2 * total + 2 * model.n_parameters())
-    assert model.icl(X) >= model.bic(X)
-
-
-@every_model
-def test_not_fitted_yet(cls):
-    model, X = cls(), np.zeros((3, 2))
-    for method in (
-        *("score_samples", "score", "predict", "predict_proba", "transform", "inverse_transform", "bound"),
-        *("factor_posterior", "reconstruct", "impute", "bic", "aic", "icl"),
-    ):
-        with pytest.raises(NotFittedError):
-            getattr(model, method)(X)
-    for method in ("sample", "n_parameters", "collapse"):
-        with pytest.raises(NotFittedError):
-            getattr(model, method)()
-    for name in ("weights_", "component_of_"):
-        with pytest.raises(NotFittedError):
-            getattr(model, name)
 
 
 # -- sizes and settings --------------------------------------------------------------------------------
@@ -214,15 +161,6 @@ def test_one_row_and_no_rows(cls):
         cls().fit(np.full((5, 3), np.nan))
     with pytest.raises(ValueError, match="infinity"):
         cls().fit([[1.0, np.inf], [2.0, 3.0]])
-
-
-@every_model
-def test_constant_features(cls):
-    X = rows(np.random.default_rng(0), 40, 3)
-    X[:, 1] = 3.0
-    with pytest.warns(UserWarning, match="constant features"):
-        model = cls(2, 2, 2, 1, fine_tune=True, **QUICK).fit(X)
-    assert np.all(np.isfinite(model.score_samples(X)))
 
 
 @every_model

@@ -1,19 +1,14 @@
 """Binary NMF and binary sparse coding, against an oracle that walks through all states one by one."""
 
-import pickle
 import warnings
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.exceptions import ConvergenceWarning
 
 import latently
 from latently.core.drivers import Passes, State, relative, run
@@ -511,18 +506,6 @@ def test_a_full_mask_is_no_mask(model):
 
 
 @both
-def test_types_of_numbers_do_not_matter(model):
-    theta, X, _ = problem(24, model)
-    X = np.round(np.abs(X))
-    settings = {"max_iter": 3, **EXACT}
-    plain = started(theta, **settings).fit(X)
-    for kind in (np.float32, np.int64, np.uint8):
-        other = started(theta, **settings).fit(X.astype(kind))
-        assert_same(theta_of(other), theta_of(plain), rtol=1e-9)
-        np.testing.assert_allclose(other.bound(X.astype(kind)), plain.bound(X), rtol=1e-7)
-
-
-@both
 @pytest.mark.parametrize("way", ["all", "candidates"])
 def test_files_blocks_and_dask_arrays_are_rows_too(model, way, tmp_path):
     da = pytest.importorskip("dask.array")
@@ -611,16 +594,6 @@ def test_partial_fit_goes_on_from_known_parameters(model):
     ours = known(theta).partial_fit(X[:200]).partial_fit(X[200:])
     assert ours.score(X) > known(theta).score(X) - 0.3
     assert ours.n_iter_ == 2
-
-
-@both
-def test_warm_start_goes_on(model):
-    theta, X, _ = problem(32, model, N=40)
-    ours = started(theta, max_iter=4, tol=0.0, warm_start=True).fit(X)
-    before = ours.history_[-1]
-    ours.fit(X)
-    assert ours.history_[0] == pytest.approx(before, rel=1e-12)
-    assert ours.history_[-1] > before
 
 
 class Killed(Exception):
@@ -716,49 +689,7 @@ def test_callbacks_and_progress(model, way, capsys):
 # -- as scikit-learn users expect it -------------------------------------------------------------------------
 
 
-@parametrize_with_checks(
-    [
-        BNMF(),
-        BNMF(3, tol=1e-3),
-        BNMF(4, truncation=2, tol=1e-3),
-        BNMF(4, truncation=2, truncation_rule="conditional", tol=1e-3),
-        BinarySparseCoding(),
-        BinarySparseCoding(2, tol=1e-3),
-    ]
-)
-@pytest.mark.filterwarnings("ignore:X holds numbers that are no counts")
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
 SHORT = {"max_iter": 8, "tol": 0.0, "random_state": 0, "n_init": 2}
-
-
-@both
-def test_clones_pickles_and_pipelines(model):
-    _, X, _ = problem(40, model, N=40)
-    ours = model(3, **SHORT).fit(X)
-    assert not hasattr(clone(ours), "components_")
-    assert_same(theta_of(clone(ours).fit(X)), theta_of(ours), rtol=0, atol=0)
-    again = pickle.loads(pickle.dumps(ours))
-    np.testing.assert_array_equal(again.bound(X), ours.bound(X))
-    pipe = make_pipeline(FunctionTransformer(), model(3, **SHORT)).fit(X)
-    np.testing.assert_array_equal(pipe.transform(X), ours.transform(X))
-    assert pipe.score(X) == ours.score(X)
-
-
-@both
-def test_tables_and_names(model):
-    _, X, _ = problem(41, model, N=40)
-    table = pd.DataFrame(X, columns=list("abcde"))
-    ours = model(3, **SHORT).fit(table)
-    assert ours.feature_names_in_.tolist() == list("abcde")
-    names = [f"{model.__name__.lower()}{h}" for h in range(3)]
-    assert ours.get_feature_names_out().tolist() == names
-    units = ours.set_output(transform="pandas").transform(table)
-    assert list(units.columns) == names and list(units.index) == list(table.index)
-    with pytest.raises(ValueError, match="feature names"):
-        ours.transform(table[list("bacde")])
 
 
 @both
@@ -1001,21 +932,6 @@ def test_many_units_choose_their_candidates():
     settings = {"components_init": bars.components + 1.0, "activation_probability_init": 0.2}
     ours = quietly(BNMF(14, truncation=4, candidates=8, max_iter=15, **settings), bars.X)
     assert np.mean(ours.predict_codes(bars.X) == bars.codes) > 0.97
-
-
-@both
-def test_nothing_before_fit(model):
-    X = np.ones((3, 2))
-    for method in (
-        "transform",
-        "predict_codes",
-        "reconstruct",
-        "bound",
-        "score_samples",
-        "inverse_transform",
-    ):
-        with pytest.raises(NotFittedError):
-            getattr(model(), method)(X)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Vector quantisation and PCA as factorisations: one reading of components, sources and cost."""
 
-import pickle
-
 import numpy as np
 import pytest
 from sklearn import decomposition
@@ -9,9 +7,6 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latently
 from latently.factorization import NMF, PCA, VectorQuantizer
@@ -20,13 +15,6 @@ INITS = ["k-means++", "rows", "unit", "gaussian"]
 X = load_digits().data[:300]
 FAMILY = [VectorQuantizer(4, n_init=2, random_state=0), PCA(4)]
 every_member = pytest.mark.parametrize("model", FAMILY, ids=lambda model: type(model).__name__)
-
-
-@parametrize_with_checks(
-    [*(VectorQuantizer(2, init=init, n_init=1, random_state=0) for init in INITS), PCA(1), PCA()]
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 # -- one reading for all ----------------------------------------------------------------------------
@@ -59,45 +47,12 @@ def test_more_components_cost_less(model):
 
 
 @every_member
-def test_tables_in_and_out(model):
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame(X, columns=[f"p{i}" for i in range(64)])
-    fitted = clone(model).set_output(transform="pandas").fit(table)
-    sources = fitted.transform(table)
-    assert list(sources.columns) == [f"{type(model).__name__.lower()}{i}" for i in range(4)]
-    np.testing.assert_allclose(sources.to_numpy(), clone(model).fit(X).transform(X), atol=1e-10)
-    assert fitted.squared_error(table) == pytest.approx(clone(model).fit(X).squared_error(X))
-    with pytest.raises(ValueError, match="feature names"):
-        fitted.transform(table[table.columns[::-1]])
-
-
-@every_member
-def test_saving_and_loading(model, tmp_path):
-    fitted = clone(model).fit(X)
-    fitted.save(tmp_path / "model.latently")
-    for copy in (latently.load(tmp_path / "model.latently"), pickle.loads(pickle.dumps(fitted))):
-        assert type(copy) is type(fitted) and copy.get_params() == fitted.get_params()
-        np.testing.assert_array_equal(copy.transform(X), fitted.transform(X))
-        np.testing.assert_array_equal(copy.reconstruct(X), fitted.reconstruct(X))
-        for name, value in vars(fitted).items():
-            np.testing.assert_array_equal(getattr(copy, name), value, err_msg=name)
-
-
-@every_member
 def test_files_with_other_arrays(model, tmp_path):
     fitted = clone(model).fit(X)
     fitted.n_components = 5  # a header that says otherwise than its arrays
     fitted.save(tmp_path / "model.latently")
     with pytest.raises(latently.core.io.ModelFileError, match="n_components=5"):
         latently.load(tmp_path / "model.latently")
-
-
-@every_member
-def test_in_a_pipeline(model):
-    pipe = make_pipeline(StandardScaler(), clone(model)).fit(X)
-    Z = StandardScaler().fit_transform(X)
-    np.testing.assert_array_equal(pipe.transform(X), clone(model).fit(Z).transform(Z))
-    assert pipe.inverse_transform(pipe.transform(X)).shape == X.shape
 
 
 @every_member

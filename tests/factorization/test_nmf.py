@@ -1,6 +1,5 @@
 """Non-negative factorisation, against an oracle that walks through all entries one by one."""
 
-import pickle
 import warnings
 
 import numpy as np
@@ -11,10 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.decomposition import NMF as TheirNMF
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.exceptions import ConvergenceWarning
 
 import latently
 from latently.distributions.nonnegative import descended
@@ -858,45 +854,6 @@ def test_warm_start_goes_on(way):
     np.testing.assert_allclose(thin.fit(sparse.csr_array(X)).history_, again, rtol=1e-6)
 
 
-@every_way
-def test_callbacks_and_progress(way, capsys):
-    X = problem(36, N=30)[0]
-    told = []
-
-    def stop_at_third(iteration):
-        told.append(iteration.objective)
-        return len(told) == 3
-
-    settings = {"tol": 0.0, "callbacks": [stop_at_third], "random_state": 0, "n_init": 2, **WAYS[way]}
-    ours = NMF(2, verbose=1, **settings).fit(X)
-    assert len(told) == 3 and ours.n_iter_ == 2  # the start is told of, too
-    assert np.all(np.diff(told) < 0) and told[-1] > 0
-    np.testing.assert_array_equal(ours.history_, told[1:])
-    shown = "".join(capsys.readouterr())
-    assert "NMF" in shown and "cost" in shown
-
-
-@every_way
-def test_an_interrupted_fit_is_fitted_so_far(way):
-    X = problem(37, N=30)[0]
-
-    def interrupt(iteration):
-        if iteration.number == 3:
-            raise KeyboardInterrupt
-
-    with pytest.warns(ConvergenceWarning, match="interrupted; it is fitted as far as iteration 3"):
-        ours = NMF(2, tol=0.0, callbacks=[interrupt], random_state=0, **WAYS[way]).fit(X)
-    expected = NMF(2, tol=0.0, max_iter=3, random_state=0, **WAYS[way]).fit(X)
-    np.testing.assert_allclose(ours.components_, expected.components_)
-
-
-def test_a_fit_that_does_not_converge_warns():
-    X = problem(38, N=30)[0]
-    with pytest.warns(ConvergenceWarning, match="max_iter=2 iterations; raise max_iter or tol"):
-        NMF(3, max_iter=2, tol=1e-9, random_state=0).fit(X)
-    assert NMF(3, tol=1e-2, random_state=0).fit(X).converged_
-
-
 class Killed(Exception):
     """In place of a process that is killed."""
 
@@ -992,43 +949,7 @@ def test_a_generator_is_a_seed():
 # -- as scikit-learn users expect it --------------------------------------------------------------------
 
 
-@parametrize_with_checks([NMF(tol=1e-3), NMF(2, loss="kl", tol=1e-3), NMF(2, solver="mu", tol=1e-3)])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
 SHORT = {"max_iter": 8, "tol": 0.0, "random_state": 0}
-
-
-@both_losses
-def test_clones_pickles_pipelines_and_files(loss, tmp_path):
-    X = problem(40, N=30)[0]
-    ours = NMF(2, loss=loss, alpha_W=1e-3, **SHORT).fit(X)
-    assert not hasattr(clone(ours), "components_")
-    np.testing.assert_array_equal(clone(ours).fit(X).components_, ours.components_)
-    pipe = make_pipeline(FunctionTransformer(), clone(ours)).fit(X)
-    np.testing.assert_array_equal(pipe.transform(X), ours.transform(X))
-    ours.save(tmp_path / "model")
-    for again in (pickle.loads(pickle.dumps(ours)), latently.load(tmp_path / "model")):
-        assert type(again) is NMF and again.get_params() == ours.get_params()
-        for method in ("transform", "reconstruct", "row_cost"):
-            np.testing.assert_array_equal(getattr(again, method)(X), getattr(ours, method)(X))
-        np.testing.assert_array_equal(again.history_, ours.history_)
-        for name in ("n_iter_", "converged_", "reconstruction_err_", "n_components_", "n_features_in_"):
-            assert getattr(again, name) == getattr(ours, name)
-
-
-def test_tables_and_names():
-    X = problem(41, N=30)[0]
-    table = pd.DataFrame(X, columns=list("abcdef"), index=range(100, 130))
-    ours = NMF(2, **SHORT).fit(table)
-    assert ours.feature_names_in_.tolist() == list("abcdef")
-    assert ours.get_feature_names_out().tolist() == ["nmf0", "nmf1"]
-    S = ours.set_output(transform="pandas").transform(table)
-    assert list(S.columns) == ["nmf0", "nmf1"] and list(S.index) == list(table.index)
-    with pytest.raises(ValueError, match="feature names"):
-        ours.transform(table[list("bacdef")])
 
 
 @both_losses
@@ -1053,12 +974,6 @@ def test_known_components_make_a_model(loss, tmp_path):
 def test_without_a_number_of_components_there_is_one_for_each_feature():
     X = problem(43, N=30)[0]
     assert NMF(random_state=0, tol=1e-2).fit(X).components_.shape == (6, 6)
-
-
-def test_nothing_is_fitted_yet():
-    for method in ("transform", "reconstruct", "impute", "row_cost", "score", "inverse_transform", "save"):
-        with pytest.raises(NotFittedError):
-            getattr(NMF(), method)("x" if method == "save" else np.ones((3, 2)))
 
 
 # -- degenerate and bad input ---------------------------------------------------------------------------
