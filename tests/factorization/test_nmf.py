@@ -884,7 +884,7 @@ def test_an_interrupted_fit_is_fitted_so_far(way):
         if iteration.number == 3:
             raise KeyboardInterrupt
 
-    with pytest.warns(ConvergenceWarning, match="interrupted; it is fitted as far as iteration 3"):
+    with pytest.warns(ConvergenceWarning, match="interrupted; it keeps the parameters of iteration 3"):
         ours = NMF(2, tol=0.0, callbacks=[interrupt], random_state=0, **WAYS[way]).fit(X)
     expected = NMF(2, tol=0.0, max_iter=3, random_state=0, **WAYS[way]).fit(X)
     np.testing.assert_allclose(ours.components_, expected.components_)
