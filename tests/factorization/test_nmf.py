@@ -892,7 +892,7 @@ def test_an_interrupted_fit_is_fitted_so_far(way):
 
 def test_a_fit_that_does_not_converge_warns():
     X = problem(38, N=30)[0]
-    with pytest.warns(ConvergenceWarning, match="max_iter=2 iterations; raise max_iter or tol"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 iterations; increase max_iter or tol"):
         NMF(3, max_iter=2, tol=1e-9, random_state=0).fit(X)
     assert NMF(3, tol=1e-2, random_state=0).fit(X).converged_
 
@@ -1185,7 +1185,7 @@ def test_a_start_that_the_divergence_cannot_leave_is_an_error():
     X = np.ones((6, 4))
     A = np.ones((2, 4))
     A[:, 3] = 0.0
-    with pytest.raises(ValueError, match=r"zero in feature 3, where X is not.*components_init above zero"):
+    with pytest.raises(ValueError, match=r"zero in feature 3, where X is not.*positive components_init"):
         NMF(2, loss="kl", components_init=A).fit(X)
     blocks = np.kron(np.diag([1.0, 2.0]), np.ones((3, 2)))
     with pytest.raises(ValueError, match='init="nndsvda"'):
