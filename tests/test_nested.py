@@ -262,5 +262,5 @@ def test_bad_settings(settings, says):
 
 def test_bad_parameters():
     given, _ = example("full")
-    with pytest.raises(ValueError, match="subweights must have a row for each component"):
+    with pytest.raises(ValueError, match="subweights must have shape"):
         NestedMixture.from_parameters(**{**given, "subweights": given["subweights"][0]})

@@ -542,7 +542,7 @@ def assert_kept(model, X, weight=None):
 def test_an_interrupted_fit_keeps_what_it_has(make, settings, what, how):
     X, _, weight = data(what)
     model = make(**settings, callbacks=[how])
-    with kept(r"was interrupted; .* as far as iteration 5"):
+    with kept(r"was interrupted; .* parameters of iteration 5"):
         model.fit(X, sample_weight=weight)
     assert_kept(model, X, weight)
     shorter = make(**settings, max_iter=5).fit(X, sample_weight=weight)
@@ -621,7 +621,7 @@ def test_an_interrupt_while_starts_are_tried(make, settings, call, monkeypatch):
     model = make(**settings | {"n_init": 3})
     with monkeypatch.context() as patch:
         Bomb(patch, Mixture, "e_step", call)
-        with kept(r"interrupted; .* as far as iteration 0"):
+        with kept(r"interrupted; .* parameters of iteration 0"):
             model.fit(X)
     assert model.n_iter_ == 0
     assert_kept(model, X)
@@ -744,7 +744,7 @@ def test_an_interrupt_while_going_on(tmp_path, monkeypatch):
     model = mfa(checkpoint=path)
     with monkeypatch.context() as patch:
         Bomb(patch, Mixture, "e_step", 1)
-        with kept(r"interrupted; .* as far as iteration 5"):
+        with kept(r"interrupted; .* parameters of iteration 5"):
             model.fit(X)
     assert_kept(model, X)
     assert path.exists()

@@ -62,7 +62,7 @@ def test_every_estimator_is_checked():
 )
 @pytest.mark.filterwarnings(
     "ignore:y is ignored:UserWarning",  # the checks hand targets of all kinds to every estimator,
-    "ignore:X holds numbers that are no counts:UserWarning",  # any numbers,
+    "ignore:X holds numbers that are not counts:UserWarning",  # any numbers,
     "ignore:X has constant features:UserWarning",  # classes of a few rows,
     "ignore:divide by zero encountered in log:RuntimeWarning",  # and to KernelDensity weights of zero
     "ignore::sklearn.exceptions.ConvergenceWarning",

@@ -85,7 +85,7 @@ def test_layer_that_is_not_there(cls):
             method(X, layer=3)
         with pytest.raises(ValueError, match="layer"):
             method(X, layer=0)
-    with pytest.raises(ValueError, match="X has 2 columns, but there are n_factors=1 factors"):
+    with pytest.raises(ValueError, match="X has 2 columns, but the model has n_factors=1"):
         model.inverse_transform(np.zeros((3, 2)))
     assert not hasattr(model, "partial_fit")
 

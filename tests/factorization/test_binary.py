@@ -828,7 +828,7 @@ def test_rows_without_entries_do_not_matter(model):
 
 def test_numbers_that_are_no_counts_give_a_warning():
     _, X, _ = problem(61, BNMF, N=30)
-    with pytest.warns(UserWarning, match="no counts"):
+    with pytest.warns(UserWarning, match="not counts"):
         ours = BNMF(2, **SHORT).fit(X + 0.5)
     assert np.isfinite(ours.history_).all()
     BinarySparseCoding(2, **SHORT).fit(X + 0.5)
@@ -846,7 +846,7 @@ def test_numbers_that_are_no_counts_give_a_warning():
         ({"truncation": 1.5}, "truncation"),
         ({"truncation_rule": "loose"}, "truncation_rule"),
         ({"truncation": 1, "per_unit": True, "truncation_rule": "conditional"}, "per_unit"),
-        ({"truncation": 2, "candidates": 1}, "candidates=1 must not be fewer than truncation=2"),
+        ({"truncation": 2, "candidates": 1}, "candidates=1 must not be smaller than truncation=2"),
         ({"truncation": 1, "candidates": 2, "truncation_rule": "source"}, "candidates"),
         ({"candidates": 0}, "candidates"),
         ({"per_unit": "yes"}, "per_unit"),

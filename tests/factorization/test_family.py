@@ -60,7 +60,7 @@ def test_bad_use(model):
     with pytest.raises(NotFittedError):
         clone(model).reconstruct(X)
     fitted = clone(model).fit(X)
-    with pytest.raises(ValueError, match="3 columns, but there are 4 components"):
+    with pytest.raises(ValueError, match="3 columns, but the model has 4 components"):
         fitted.inverse_transform(np.zeros((2, 3)))
     for wrong in (0, 2.5, "many", 301):
         with pytest.raises(ValueError, match="n_components"):

@@ -1100,7 +1100,7 @@ def test_a_start_that_the_divergence_cannot_leave_is_an_error():
     X = np.ones((6, 4))
     A = np.ones((2, 4))
     A[:, 3] = 0.0
-    with pytest.raises(ValueError, match=r"zero in feature 3, where X is not.*components_init above zero"):
+    with pytest.raises(ValueError, match=r"zero in feature 3, where X is not.*positive components_init"):
         NMF(2, loss="kl", components_init=A).fit(X)
     blocks = np.kron(np.diag([1.0, 2.0]), np.ones((3, 2)))
     with pytest.raises(ValueError, match='init="nndsvda"'):

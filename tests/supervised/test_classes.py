@@ -124,7 +124,7 @@ def test_labels_of_classes_that_are_known_already():
         ([0, 1, np.inf, 1], "infinity"),
         ([0.1, 0.2, 0.3, 0.4], "continuous|Unknown label type"),
         ([-1, -1, -1, -1], "every row is unlabelled"),
-        ([0, 1, 2, -1], "call the class something else"),
+        ([0, 1, 2, -1], "use another label for that class"),
         (np.array(["a", "b", None, "a"], dtype=object), "objects: NoneType and str"),
         (pd.Series(["a", None, "b", "a"]), "NaN|NoneType"),
         (pd.array([0, 1, pd.NA, 1], dtype="Int64"), "NaN"),

@@ -1,8 +1,8 @@
-"""What deep mixtures share: their options, how they are fitted, and what one asks of a fitted one.
+"""The base class of deep mixtures: their options, fitting, and the methods of a fitted model.
 
-A leaf class says of which kind its layers are. `layers_` are fitted mixtures of one layer; as a record they
-are a `Tree` (tree.py), which is trained by functions (training.py) and answers for rows by its collapsed
-mixture (rows.py).
+A concrete model defines the kind of its layers. `layers_` are fitted mixtures with one layer each; as a
+record they form a `Tree` (tree.py), which is trained by functions (training.py). Methods for rows use the
+collapsed mixture of the tree (rows.py).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OF_FIRST_LAYER = (
 
 @estimator
 class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEstimator):
-    """Mixtures whose components have a mixture of their own in the place of the prior of their factors.
+    """Mixtures in which the prior of each component's factors is itself a mixture.
 
     Parameters
     ----------
@@ -56,43 +56,42 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
     n_factors : int, default=1
         Number of factors q of the first layer.
     n_subcomponents : int or sequence, default=2
-        Number of sub-components of each component: one for all, or one for each. With several layers above
-        the first, one such entry for each of these.
+        Number of sub-components of each component: one number for all, or a sequence with one number per
+        component. With several layers above the first, a sequence with one such entry per layer.
     n_subfactors : int or sequence of int, default=1
-        Number of factors of the second layer; a sequence makes as many layers above the first. No layer has
-        more factors than the one below.
+        Number of factors of the second layer, or a sequence with one number for each layer above the first.
+        No layer may have more factors than the one below.
     fine_tune : bool, default=False
-        Whether EM over all layers together follows the training of one after the other. It never lowers the
+        Whether layer-by-layer training is followed by EM over all layers jointly, which never decreases the
         log-likelihood of the rows.
     inputs : {"expected", "sampled"}, default="expected"
-        What a layer learns from: the posterior of the factors below it, with its uncertainty and with the
-        share that each component has in a row; or one draw from the posterior in the most probable
-        component.
+        The training data of a layer: the posterior of the factors below it, including its uncertainty and
+        weighted by the responsibilities; or one draw from the posterior given the most probable component.
     prior_rows : float or "auto", default="auto"
-        So many rows from the prior that it replaces are added to those of each sub-component. More keep a
-        layer nearer to a model without it, for rows that are few. "auto" is two more than there are
-        factors below, the fewest for which the inverse of their covariance has an expectation; and
-        components of DMFA with fewer rows than twice the factors below keep their prior. With 0 the bound
-        alone is raised.
+        Number of pseudo-rows, distributed as the replaced prior, that are added to each sub-component. Larger
+        values regularise a layer towards a model without it, which helps with few rows. "auto" is the number
+        of factors below plus two, the smallest number for which the inverse of their covariance has an
+        expectation; in addition, components of DMFA with fewer rows than twice the factors below keep their
+        prior. With 0 there is no regularisation.
     max_iter : int, default=1000
-        Maximum number of EM iterations, of each mixture of each layer and of fine-tuning.
+        Maximum number of EM iterations for each mixture of each layer, and for fine-tuning.
     tol : float, default=5e-8
-        EM ends when what it raises, per row, gains less than `tol` times its size (or `tol`, if its size is
-        below one).
+        EM stops when its objective per row increases by less than `tol` times its absolute value (or by less
+        than `tol`, if that value is below one).
     noise_floor : float, default=1e-6
-        No noise variance falls below this fraction of the variance of the feature in the data, or of the
-        factor in the layers above.
+        Lower bound of the noise variances, as a fraction of the variance of the feature in the data, or of
+        the factor in the layers above.
     checkpoint : path, optional
-        A file that keeps the state of the fit: what is finished of the layers, and the mixture that is being
-        trained. `fit` with the same data and options resumes from it after the process was killed, and ends
-        where the undisturbed fit would have, bit for bit. It is removed when the fit has ended.
+        A file for the state of the fit: the finished mixtures, and the state of the one in training. After an
+        interruption, `fit` with the same data and options resumes from it and gives bit for bit the result of
+        the uninterrupted fit. It is removed when the fit has finished.
     random_state : int, Generator, RandomState or None
-        Seed of the starts, and of draws.
+        Seed of the random starts and of sampled inputs.
     verbose : int, default=0
-        Whether to show progress, of the first layer and of fine-tuning.
+        Whether to show the progress of the first layer and of fine-tuning.
     callbacks : list of callables, optional
-        Each is called after every iteration of the first layer and of fine-tuning with a record (`number`,
-        `objective`, `gain`, `max_iter`) and may return True to end that stage of the fit.
+        Called after every iteration of the first layer and of fine-tuning with a record (`number`,
+        `objective`, `gain`, `max_iter`); one that returns True ends that stage of the fit.
 
     Attributes
     ----------
@@ -101,16 +100,16 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
     component_of_ : ndarray of shape (n_leaves,)
         The component of the first layer that each leaf belongs to.
     history_ : ndarray
-        Log-likelihood per row of the first layer alone, with every further layer, and after every step of
-        fine-tuning.
+        Log-likelihood per row of the first layer alone, after adding each further layer, and after every step
+        of fine-tuning.
     bound_history_ : list of ndarray
         For every layer above the first, the lower bound of the log-likelihood per row that its training
-        raised, less what `prior_rows` cost, after every step; it never falls. With inputs="sampled", which
-        raises no bound, that before and after.
+        maximises, minus the penalty due to `prior_rows`, after every step; it never decreases. With
+        inputs="sampled", which does not maximise a bound, its values before and after training.
     n_iter_ : int
         EM steps taken, over all layers.
     n_passes_ : int
-        Passes over the rows that first layer and fine-tuning took.
+        Passes over the rows in the first layer and in fine-tuning.
     """
 
     n_components: int = option(default=1, check=check_integer, least=1)
@@ -136,7 +135,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
     # -- fitting --------------------------------------------------------------------------------------
 
     def _structure(self):
-        """Of the first layer."""
+        """The structure of the first layer."""
         return self.kind.structure(self.n_components, self.n_factors)
 
     def _check_options(self):
@@ -163,7 +162,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         if not self.fine_tune and not self.converged_ and first.converged_ and self.tol > 0:
             warn_user(
                 f"a layer of {type(self).__name__} did not converge in max_iter={self.max_iter} iterations; "
-                "raise max_iter or tol",
+                "increase max_iter or tol",
                 ConvergenceWarning,
             )
 
@@ -189,26 +188,26 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
 
     @property
     def component_of_(self):
-        """(n_leaves,) the component of the first layer that each component of the last belongs to."""
+        """(n_leaves,) the first-layer component that each component of the last layer belongs to."""
         return self._tree().nodes[0]
 
     @classmethod
     def from_layers(cls, first, second, *more):
-        """A fitted model made of fitted layers.
+        """Build a fitted model from fitted layers.
 
         Parameters
         ----------
         first : fitted mixture
-            Of the rows, with C components; of the class that `fit` makes layers of.
+            Mixture of the rows with C components, of the class that `fit` uses for layers.
         second : list of fitted mixtures
-            One for each component of the first, in order: of its factors, in the place of their prior.
+            For each component of the first, in order, the mixture that replaces the prior of its factors.
         *more : lists of fitted mixtures
-            Of further layers: one for each component of all mixtures of the layer before, in order.
+            Further layers: for each component of all mixtures of the layer before, in order, one mixture.
 
         Returns
         -------
         estimator
-            It has copies of the layers, with their factors as they are.
+            Holds copies of the layers; their factors are not transformed.
         """
         return cls.from_parameters(layers=[[first], second, *more])
 
@@ -235,7 +234,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         return model
 
     def collapse(self):
-        """The equivalent mixture of one layer, whose components are those of the last layer.
+        """The equivalent mixture with one layer, whose components are those of the last layer.
 
         Returns
         -------
@@ -266,7 +265,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
 
     def _fitted_arrays(self):
         check_is_fitted(self)
-        return {}  # they are those of the layers
+        return {}  # the layers hold all arrays
 
     def _set_fitted_arrays(self):  # type: ignore[override]  # the layers have them
         self.n_features_in_ = self.layers_[0][0].n_features_in_
@@ -284,7 +283,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
 
     @property
     def _n_stages(self):
-        """Of `history_`, besides fine-tuning, which goes on from the last."""
+        """The number of stages in `history_`; fine-tuning continues the last one."""
         return len(self.layers_)
 
     def _more_header(self):
@@ -308,7 +307,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         ----------
         X : array-like of shape (n_samples, n_features), path or blocks
         layer : int, default=1
-            The layer whose components are meant: 1 for those of the rows, 2 for sub-components, and so on.
+            The layer of the components: 1 for the first layer, 2 for sub-components, and so on.
         out : path of a .npy file, optional
             As for `score_samples`.
 
@@ -319,11 +318,11 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         return rows_of(self, X, rows.probabilities_of_nodes, self._members(layer), out=out)
 
     def predict(self, X, *, layer=1, out=None):
-        """The most probable component of each row, in a layer as for `predict_proba`."""
+        """Most probable component of each row, in a layer as for `predict_proba`."""
         return rows_of(self, X, rows.most_probable_node, self._members(layer), out=out)
 
     def _members(self, layer):
-        """(n_leaves, n) one where a leaf belongs to the component of that layer."""
+        """(n_leaves, n) 1 if a leaf belongs to the component of that layer, else 0."""
         tree = self._tree()
         nodes = tree.nodes_of(layer)
         return like((nodes[:, None] == np.arange(nodes[-1] + 1)).astype(np.float64), tree.weights)
@@ -337,7 +336,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         layer : int, default=1
             The layer whose components are returned, as for `predict_proba`.
         random_state : int, Generator, RandomState or None
-            Seed of this draw; the estimator's `random_state` is that of `fit`.
+            Seed of this draw; the estimator's `random_state` is used by `fit` only.
 
         Returns
         -------
@@ -364,7 +363,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         ----------
         X : array-like of shape (n_samples, n_features), path or blocks
         layer : int, optional
-            The layer of the factors; 1 is that of the rows. By default the last.
+            The layer of the factors, from 1 for the first layer. By default the last.
 
         Returns
         -------
@@ -380,8 +379,8 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         return means, posterior_covariances(tree, factors, self.dtype)
 
     def reconstruct(self, X, *, out=None):
-        """The rows without their noise, (n_samples, n_features): their expectation given the factors,
-        averaged over the posterior of factors and components."""
+        """Noise-free rows, (n_samples, n_features): the expectation of x given the factors, averaged over the
+        posterior of factors and components."""
         return rows_of(self, X, noiseless, out=out)
 
     def inverse_transform(self, X):
@@ -400,10 +399,10 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         return rows_of_factors(self._tree(), checked_factors(self, X))
 
     def bound(self, X, *, out=None):
-        """The lower bound of the log density of rows that training of the last layer raised, (n_samples,).
+        """Lower bound of the log density that the training of the last layer maximises, (n_samples,).
 
-        The posterior of all layers but the last is that of the model without the last layer. It is never
-        above `score_samples`; how far it is below tells what the posterior leaves out.
+        It uses the posterior of the model without the last layer for all layers but the last. It never
+        exceeds `score_samples`; the gap is the Kullback-Leibler divergence of that approximate posterior.
         """
         tree = self._tree()
         below = copy(self)
@@ -413,7 +412,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         )
 
     def n_parameters(self):
-        """Number of free parameters of the fitted density: the dimension of what can be told apart."""
+        """Number of free parameters of the fitted density: the dimension of the set of such densities."""
         tree = self._tree()
         free = n_structure_parameters(
             tree.parents, tree.n_factors, self.n_features_in_, common=self.kind.common
@@ -422,7 +421,7 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
 
 
 def _beside(mixture, array):
-    """The mixture with its parameters where the array is."""
+    """The mixture, moved to the device of the array."""
     arrays = {**mixture._fitted_arrays(), "history": mixture.history_}
     store(mixture, {name: like(value, array) for name, value in arrays.items()})
     return mixture

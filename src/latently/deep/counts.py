@@ -1,15 +1,15 @@
 """Free parameters of deep mixtures: the dimension of the set of their densities at a generic point.
 
-Parameters are counted as they stand, less those that change nothing. Factors z of a node can be shifted and
-their basis changed, z -> B z, if the layers above make up for it. What stands in the way is noise, which must
-stay diagonal: B psi + psi B' may have entries off the diagonal only where the factors above can take them, as
-a symmetric matrix X that is added to the covariances of all leaves. So every mixture or component above
-imposes so many equations on B and X, and the solutions are counted:
+All parameters are counted, minus the redundant directions that leave the density unchanged. Factors z of a
+node can be shifted and their basis changed, z -> B z, if the layers above compensate for it. But noise must
+stay diagonal: off-diagonal entries of B psi + psi B' are allowed only where the factors above can absorb
+them, as a symmetric matrix X that is added to the covariances of all leaves. So every mixture or component
+above imposes a number of equations on B and X, and the solutions are counted:
 
     changes of basis          max(q, q^2 - equations): scaling of factors is always free
     those, and X as well      max(2 q, q^2 + q (q + 1) / 2 - equations)
 
-Not proved, but in agreement with the ranks of Jacobian matrices (tests/deep).
+Not proved, but verified against the ranks of Jacobian matrices (tests/deep).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Counted:
 
 
 def n_structure_parameters(parents, factors, D, *, common):
-    """Of a tree: `parents` of the components of every layer above the first, `factors` of every layer.
+    """Free parameters of a tree, without weights.
 
-    Weights are not counted.
+    `parents` are those of the components of every layer above the first, `factors` the numbers of factors.
     """
     n_layers = len(factors)
 
     def component(height, number, p):
-        """Of own loadings, in p dimensions."""
+        """A component with own loadings, in p dimensions."""
         q = factors[height]
         if height == n_layers - 1:
             return leaf(p, q)
@@ -43,7 +43,7 @@ def n_structure_parameters(parents, factors, D, *, common):
         return joined(above, p, q, 2 * p + p * q)
 
     def mixture(height, numbers, p):
-        """Of common loadings, with components of these numbers, in p dimensions."""
+        """A mixture with common loadings and the components `numbers`, in p dimensions."""
         q = factors[height]
         if height == n_layers - 1:
             n = len(numbers)
@@ -52,7 +52,7 @@ def n_structure_parameters(parents, factors, D, *, common):
         return joined(above, p, q, p + p * q)
 
     def leaf(p, q):
-        """One Gaussian is a factor analyser, whatever its layers; common loadings span its mean."""
+        """A single Gaussian is a factor analyser for any number of layers; common loadings span its mean."""
         taken = p * q - q * (q - 1) // 2
         size = p + taken + (q if common else p)
         taken -= (p - q) if common else 0
@@ -64,7 +64,7 @@ def n_structure_parameters(parents, factors, D, *, common):
             return leaf(p, q)
         free = max(q, q * q - equations)
         taken = min(_half(q), max(2 * q, q * q + _half(q) - equations) - free)
-        if len(above) == 1:  # leaves differ in the span of its loadings only, so others may turn
+        if len(above) == 1:  # leaves differ only in the span of its loadings, so other directions may rotate
             taken += (p - q) * (q - above[0].factors)
         size = own + sum(one.size for one in above) - free - (0 if common else q)
         return closed(p, q, leaves, size, taken)
@@ -80,10 +80,10 @@ def n_structure_parameters(parents, factors, D, *, common):
 
 
 def _half(q):
-    """Entries of a symmetric matrix."""
+    """Free entries of a symmetric matrix."""
     return q * (q + 1) // 2
 
 
 def _full(q):
-    """Of a mean and a covariance matrix without any structure."""
+    """Free entries of a mean and an unrestricted covariance matrix."""
     return q + _half(q)

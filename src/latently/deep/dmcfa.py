@@ -16,7 +16,7 @@ class DMCFA(DeepMixture):
     As :class:`DMFA`, with layers of common loadings: z2 ~ N(xi_s, Omega_s) for a sub-component s of the
     component c, z1 = A2_c z2 + noise, and x = A1 z1 + noise. All rows share A1 and its noise, and the
     sub-components of a component share A2_c and its noise, so there are far fewer parameters. As in
-    :class:`latently.mixture.MCFA` there is no free mean: the place of the origin matters.
+    :class:`latently.mixture.MCFA` there is no free mean, so the origin of the features matters.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ class DMCFA(DeepMixture):
     Attributes
     ----------
     layers_ : list of lists of MCFA
-        `layers_[0]` has one mixture, of the rows; `layers_[1]` one for the factors of each component of that,
-        which takes the place of its means and covariances of factors; and so on.
+        `layers_[0]` holds one mixture, for the rows; `layers_[1]` one for the factors of each component of
+        `layers_[0]`, which replaces their means and covariances; and so on.
     {attributes}
 
     Examples

@@ -13,10 +13,11 @@ from latently.estimators.options import estimator
 class DMFA(DeepMixture):
     """Deep mixture of factor analysers.
 
-    A mixture of factor analysers for the rows and, for the factors of each of its components, another one in
-    the place of their standard normal prior: z2 ~ N(0, I), z1 = mu2_s + W2_s z2 + noise for a sub-component s
-    of the component c, and x = mu1_c + W1_c z1 + noise. It is a mixture of factor analysers with as many
-    components as there are sub-components, which share loadings and noise within each component.
+    A mixture of factor analysers for the rows in which the standard normal prior of the factors of each
+    component is replaced by another mixture of factor analysers: z2 ~ N(0, I), z1 = mu2_s + W2_s z2 + noise
+    for a sub-component s of the component c, and x = mu1_c + W1_c z1 + noise. As a density it is a mixture of
+    factor analysers with one component per sub-component, which share loadings and noise within each
+    component.
 
     Parameters
     ----------
@@ -25,8 +26,8 @@ class DMFA(DeepMixture):
     Attributes
     ----------
     layers_ : list of lists of MFA
-        `layers_[0]` has one mixture, of the rows; `layers_[1]` one for the factors of each component of that;
-        and so on.
+        `layers_[0]` holds one mixture, for the rows; `layers_[1]` one for the factors of each component of
+        `layers_[0]`; and so on.
     {attributes}
 
     Examples

@@ -1,7 +1,7 @@
 """The two kinds of layers: with own loadings (DMFA), and with common loadings (DMCFA).
 
-A kind says how a fitted mixture is written as parameters of a layer and back, which family evaluates rows
-given the leaf, and in which coordinates factors are kept.
+A kind converts fitted mixtures to parameters of a layer and back, and defines the family that evaluates rows
+given the leaf and the coordinates of the factors.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from latently.distributions.layers import (
 from latently.mixture import MCFA, MFA
 from latently.mixture.structure import CommonStructure, LowRankStructure, Structure
 
-_LEAST_SPREAD = 1e-3  # variance of factors, as a fraction of what noise makes of them
+_LEAST_SPREAD = 1e-3  # variance of factors, as a fraction of the variance due to noise
 _FARTHEST = 1e5  # standard deviations that rows may lie away from the origin
 
 
 class Kind(Protocol):
-    """What a tree asks of its layers. Parameters of a mixture are weights, and `Layers` of one layer."""
+    """The interface that a tree uses. Parameters of a mixture are weights, and `Layers` with one layer."""
 
     mixture: ClassVar[Any]  # the class of the mixtures
     common: ClassVar[bool]  # whether the components of a mixture share their loadings
@@ -45,7 +45,7 @@ class Kind(Protocol):
 
     @abstractmethod
     def structure(self, n_components: int, n_factors: int) -> Structure:
-        """Of a mixture of these sizes."""
+        """The structure of a mixture of these sizes."""
 
     @abstractmethod
     def params(self, mixture: Any) -> MixtureParams:
@@ -53,33 +53,33 @@ class Kind(Protocol):
 
     @abstractmethod
     def fitted(self, params: MixtureParams) -> Any:
-        """The fitted mixture of such parameters, in main memory."""
+        """The fitted mixture with these parameters, in main memory."""
 
     @abstractmethod
     def collapsed(self, params: MixtureParams) -> Any:
-        """The fitted mixture of parameters of the collapsed one, in main memory."""
+        """The fitted mixture with these parameters of a collapsed mixture, in main memory."""
 
     def check_mixture(self, mixture: Any, place: str) -> None:
-        """Whether this is a fitted mixture of the kind; errors say where it was meant to be."""
+        """Raise an error unless this is a fitted mixture of this kind; `place` says where, in the error."""
         if not isinstance(mixture, self.mixture):
             raise ValueError(
-                f"{place} must be made of {self.mixture.__name__}, not of {type(mixture).__name__}"
+                f"{place} must consist of {self.mixture.__name__}, not of {type(mixture).__name__}"
             )
         check_is_fitted(mixture)
 
     def check_frame(self, frame: Frame) -> None:
-        """Whether the model can be fitted to rows that lie where these do."""
+        """Raise an error if the model cannot be fitted to rows in this location and scale."""
         return
 
     # -- a tree of them ---------------------------------------------------------------------------------
 
     @abstractmethod
     def leaves(self, family: Any, rules: Rules, component_of: Any) -> Any:
-        """The family of the leaves, above one of one layer; `component_of` (S,) are those of the first."""
+        """The family of the leaves above a first-layer family; `component_of` (S,) are its components."""
 
     @abstractmethod
     def first(self, params: MixtureParams) -> Any:
-        """The mixture of the rows as the family of the leaves has it."""
+        """The first-layer mixture, as parameters of the family of the leaves."""
 
     @abstractmethod
     def first_layer(self, first: Any) -> Layer:
@@ -91,7 +91,7 @@ class Kind(Protocol):
     def diagonalised(self, params: MixtureParams, covariances: Array) -> MixtureParams:
         """The same mixture in a basis of its factors in which these posterior covariances are diagonal.
 
-        Or nearly so, if there is none. In main memory.
+        Approximately so, if there is no such basis. In main memory.
         """
 
     def standardised(self, tree: Any, params: MixtureParams) -> MixtureParams:
@@ -101,7 +101,7 @@ class Kind(Protocol):
 
 @dataclass(frozen=True)
 class OwnLoadings(Kind):
-    """Every component has a mean, loadings and noise of its own, and factors N(0, I)."""
+    """Every component has its own mean, loadings and noise, and factors N(0, I)."""
 
     mixture: ClassVar[Any] = MFA
     common: ClassVar[bool] = False
@@ -165,7 +165,7 @@ class OwnLoadings(Kind):
 
 @dataclass(frozen=True)
 class CommonLoadings(Kind):
-    """The components of a mixture share loadings and noise; each has factors N(xi, Omega) of its own."""
+    """The components of a mixture share loadings and noise; component k has factors N(xi_k, Omega_k)."""
 
     mixture: ClassVar[Any] = MCFA
     common: ClassVar[bool] = True
@@ -203,8 +203,8 @@ class CommonLoadings(Kind):
         distance = np.max(np.abs(to_numpy(frame.shift / frame.scale)))
         if distance > _FARTHEST:
             raise ValueError(
-                f"X lies {distance:.1g} standard deviations away from the origin, where DMCFA, whose layers "
-                "have no free mean, has too few digits left; subtract a constant"
+                f"X lies {distance:.1g} standard deviations away from the origin, too far for DMCFA, whose "
+                "layers have no free mean; subtract a constant"
             )
 
     def leaves(self, family: Any, rules: Rules, component_of: Any) -> DeepCommon:
@@ -232,7 +232,7 @@ class CommonLoadings(Kind):
         """Factors have unit covariance on average, and posterior covariances that are diagonal on average."""
         layer, top, weights = params.components.layer, params.components.top, params.weights
         A, psi = layer.loadings[0], layer.noise_variance[0]
-        # a layer above needs a density: spread of at least a small part of what noise makes of the factors
+        # a layer above needs a density: a variance of at least a small fraction of that due to noise
         unit = np.linalg.cholesky(np.linalg.inv(A.T @ (A / psi[:, None])))
         inverse = np.linalg.inv(unit)
         least = np.full(len(unit), _LEAST_SPREAD)
@@ -252,7 +252,7 @@ class CommonLoadings(Kind):
 
 
 def pooled(moments: Moments, weights: Array, nodes: Any) -> Moments:
-    """Moments of each node from those of its leaves, which have these weights; in main memory."""
+    """Moments of each node from those of its leaves with these weights; in main memory."""
     n = nodes.max() + 1
     members = (np.arange(n)[:, None] == nodes) * np.maximum(weights, np.finfo(float).tiny)
     share = members / members.sum(axis=1, keepdims=True)

@@ -1,7 +1,7 @@
-"""One more layer above a frozen model: a mixture in the place of the prior of one component's factors.
+"""One more layer above a fixed model: a mixture that replaces the prior of one component's factors.
 
-The rows are what the model below knows of those factors: posteriors N(m_n, V_n), weighted by the share that
-the component has in row n. What EM raises is a lower bound of the log-likelihood (docs/dmfa.md).
+Its training data are the posteriors N(m_n, V_n) of those factors in the model below, weighted by the
+responsibility of the component for row n. EM maximises a lower bound of the log-likelihood (docs/dmfa.md).
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from latently.mixture import starts
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a mixture learns from."""
+    """Training data of a mixture."""
 
-    rows: Floats  # (n, q): m; with its own packed V after each where entries of the data were missing
+    rows: Floats  # (n, q): m; followed by its own packed V if entries of the data were missing
     weight: Floats  # (n,)
     covariance: Floats | None  # (q, q): V of all rows
 
 
 @dataclass(frozen=True)
 class MixtureOptions:
-    """How a mixture of factors is trained."""
+    """Options for the training of a mixture of factors."""
 
     n_components: int
     n_factors: int
     common: bool
     prior_rows: float
-    least_weight: float  # of rows, for there to be anything to learn
+    least_weight: float  # total weight of rows below which the prior is kept
     noise_floor: float
     init: str
     n_init: int | str
@@ -58,17 +58,17 @@ class MixtureOptions:
 
 @dataclass(frozen=True)
 class TrainedMixture:
-    params: MixtureParams  # of weights within the component, and Layers
-    gains: Floats  # what the bound is above that of the prior, per unit of weight, from step to step
+    params: MixtureParams  # weights within the component, and Layers
+    gains: Floats  # increase of the bound over that of the prior, per unit of weight, at every step
     n_iter: int
     converged: bool
 
 
 def train_mixture(inputs: Inputs, prior: Moments, options: MixtureOptions, stages: Stages) -> TrainedMixture:
-    """The mixture for the factors of a component, and how it was found.
+    """Train the mixture for the factors of a component.
 
-    The mixture that reproduces the prior stays until another one is better. With common loadings there may be
-    no such mixture; then the best one found is taken in any case.
+    A mixture that reproduces the prior is kept unless a better one is found. With common loadings there may
+    be no such mixture; then the best one found is used in any case.
     """
     stays = TrainedMixture(mixture_of_prior(prior, options), np.zeros(1), 0, True)
     if inputs.weight.sum() < options.least_weight:
@@ -80,7 +80,7 @@ def train_mixture(inputs: Inputs, prior: Moments, options: MixtureOptions, stage
 
 
 def _fitted(inputs: Inputs, prior: Moments, options: MixtureOptions, stages: Stages) -> TrainedMixture:
-    """The best mixture that EM finds; gains may be below zero."""
+    """The best mixture found by EM; gains may be negative."""
     K, q = options.n_components, prior.means.shape[1]
     total = float(inputs.weight.sum())
     kernel = kernel_for(
@@ -121,7 +121,7 @@ def _fitted(inputs: Inputs, prior: Moments, options: MixtureOptions, stages: Sta
     step = step_over(block)
     if options.accelerate == "squarem":
         step = squarem(step, kernel)
-    # with tol=0 it is left to the whole fit to warn of mixtures that have not converged
+    # with tol=0 only the whole fit warns about mixtures that have not converged
     stage = stages.run(
         lambda fit_options: fitting.fit(step, start, fit_options, example=example),
         example,
@@ -134,23 +134,23 @@ def _fitted(inputs: Inputs, prior: Moments, options: MixtureOptions, stages: Sta
 
 
 def _in_order(inputs: Inputs, q: int) -> NDArray[np.int64]:
-    """Rows in the order of their values along a fixed direction, whatever their order in the data."""
+    """Rows ordered by their projection on a fixed direction, independent of their order in the data."""
     return np.argsort(inputs.rows[:, :q] @ np.random.default_rng(0).standard_normal(q), kind="stable")
 
 
 def mixture_of_prior(prior: Moments, options: MixtureOptions) -> MixtureParams:
-    """Components that all reproduce the prior; with common loadings, only what the leading factors can."""
+    """Components that all reproduce the prior; with common loadings, as far as the leading factors can."""
     mean, covariance = prior.means, prior.covariances[0]
     q, d, n = len(covariance), options.n_factors, options.n_components
     if options.common:
-        # the mean must lie in the column space, so it takes the place of the last direction
+        # the mean must lie in the column space, so it replaces the last direction
         axes = np.linalg.qr(np.column_stack([mean[0], np.linalg.eigh(covariance)[1][:, ::-1]]))[0][:, :d]
         omega = 0.5 * symmetric(axes.T @ covariance @ axes)
         noise = np.diagonal(covariance) - np.diagonal(axes @ omega @ axes.T)
         top = Top(np.repeat(mean @ axes, n, axis=0), np.repeat(omega[None], n, axis=0))
         layer = Layer(np.zeros((1, q)), axes[None], np.maximum(noise, 0.1 * np.diagonal(covariance))[None])
         return MixtureParams(np.full(n, 1 / n), Layers(layer, top))
-    loadings = np.sqrt(0.5) * np.eye(q)[:, :d]  # of half of the variance
+    loadings = np.sqrt(0.5) * np.eye(q)[:, :d]  # for half of the variance
     noise = 1.0 - np.sum(loadings**2, axis=1)
     layer = Layer(*(np.repeat(array[None], n, axis=0) for array in (mean[0], loadings, noise)))
     return MixtureParams(np.full(n, 1 / n), Layers(layer, standard_top(n, d, mean)))
@@ -169,9 +169,9 @@ def kernel_for(
     prior_rows: float = 0.0,
     floor: Array | None = None,
 ) -> NextLayer:
-    """Of a mixture of the factors of one component; without a floor for parameters that are known.
+    """The kernel of a mixture of one component's factors; without a floor for known parameters.
 
-    `covariance` is that of the posterior of all rows; None if rows have their own.
+    `covariance` is the posterior covariance of all rows; None if each row has its own.
     """
     floor = zeros((prior.means.shape[1],), prior.means) if floor is None else floor
     owner = np.zeros(n_components, dtype=int) if common else np.arange(n_components)

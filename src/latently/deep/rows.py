@@ -1,7 +1,7 @@
-"""Functions of blocks of rows, answered by the collapsed mixture of a tree.
+"""Functions of blocks of rows, computed with the collapsed mixture of a tree.
 
 `kernel`, `density` and `frame` are those of the collapsed mixture, whose S components are the leaves; a
-`FactorMap` leads from its factors to those of a layer, q of them.
+`FactorMap` maps its factors to the q factors of a layer.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from latently.distributions.responsibilities import normalise
 from latently.estimators.rows import for_method
 from latently.mixture.base import probabilities
 
-_NEGLIGIBLE = 1e-12  # share of a row that is not worth a place among the inputs of a component
+_NEGLIGIBLE = 1e-12  # responsibilities below this are dropped from the inputs of a component
 
 
 @for_method("predict_proba")
 def probabilities_of_nodes(kernel, density, frame, members, block):
-    """(n, nodes); `members` (S, nodes) is one where a leaf belongs to a node."""
+    """(n, nodes); `members` (S, nodes) is 1 if a leaf belongs to a node, else 0."""
     return probabilities(kernel, density, frame, block) @ members
 
 
@@ -58,7 +58,7 @@ def factor_covariances(kernel, density, frame, factors, block):
 
 @for_method("bound")
 def bounds_of_rows(kernel, density, frame, factors, V, priors, mixtures, common, block):
-    """(n,) ln p(x) of the tree, plus what mixtures gain where they replace the priors of its last factors.
+    """(n,) ln p(x) of the tree, plus the gain from replacing the priors of its last factors by mixtures.
 
     V (S, q, q) are the posterior covariances of complete rows.
     """
@@ -85,7 +85,7 @@ def bounds_of_rows(kernel, density, frame, factors, V, priors, mixtures, common,
 
 
 def log_likelihoods(kernel, density, frame, block):
-    """(n,) of rows with what is known of their components."""
+    """(n,) log-likelihoods of rows, given the labels of their components."""
     return _posterior(kernel, density, frame, block)[0] - frame.log_volume(block)
 
 
@@ -99,8 +99,8 @@ def weighted(kernel, density, frame, fn, *args):
 def inputs_of_rows(kernel, density, frame, factors, V, missing, rng, block):
     """[for every leaf: rows (n, q) or (n, q + T), and weights (n,)], in main memory; one entry for the block.
 
-    Rows are posterior means of factors; with `missing` their own packed covariances follow them. With `rng`,
-    rows are drawn from their posterior and given to the most probable leaf.
+    Rows are posterior means of factors; with `missing` followed by their packed covariances. With `rng`, rows
+    are drawn from their posterior and assigned to the most probable leaf.
     """
     _, resp, latent = _posterior(kernel, density, frame, block)
     if missing and rng is None:
@@ -120,7 +120,7 @@ def inputs_of_rows(kernel, density, frame, factors, V, missing, rng, block):
 
 
 def _posterior(kernel, density, frame, block):
-    """ln p(x) (n,) and responsibilities (S, n), with what is known of components, and latent values."""
+    """ln p(x) (n,) and responsibilities (S, n), given the labels of components, and latent values."""
     log_joint, latent = kernel.family.evaluate(density, frame.enter(block))
     if block.allowed is not None:
         log_joint = namespace(log_joint).where(block.allowed.T, log_joint, -namespace(log_joint).inf)
@@ -142,7 +142,7 @@ def _means_and_covariances(kernel, density, factors, latent, n):
 
 
 def _deviations(kernel, density, factors, V, latent, missing, n, rng):
-    """(S, n, q) draws of the factors, less their posterior means."""
+    """(S, n, q) draws of the factors minus their posterior means."""
     if missing:
         V = to_numpy(factors.covariances(kernel.family.factor_covariances(density, latent, n)))
         V = np.swapaxes(V, 0, 1)  # (S, n, q, q)

@@ -1,4 +1,4 @@
-"""Sizes of layers: from what users write to one number for every mixture."""
+"""Sizes of layers: from the user's options to one number for every mixture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from latently.estimators.checks import check_integer
 
 @dataclass(frozen=True)
 class LayerSize:
-    """Of a layer above the first."""
+    """Sizes of a layer above the first."""
 
     counts: list[int]  # the number of sub-components of every component below
     n_factors: int
@@ -22,7 +22,7 @@ class LayerSize:
 def layer_sizes(
     n_components: int, n_factors: int, n_subcomponents: Any, n_subfactors: Any
 ) -> list[LayerSize]:
-    """The layers above the first, the lowest first; an error where the sizes do not fit together."""
+    """The layers above the first, from the lowest up; an error if the sizes are inconsistent."""
     sizes: list[LayerSize] = []
     n_below, factors_below = n_components, n_factors
     for count, factors in _by_layer(n_subcomponents, n_subfactors):
@@ -43,7 +43,7 @@ def layer_sizes(
 
 
 def _by_layer(n_subcomponents: Any, n_subfactors: Any) -> list[tuple[Any, int]]:
-    """Of every layer above the first: sub-components (an int, or one for each component), and factors."""
+    """For every layer above the first: sub-components (an int, or one for each component), and factors."""
     one_layer = isinstance(n_subfactors, Integral)
     factors = [n_subfactors] if one_layer else _listed("n_subfactors", n_subfactors)
     for number in factors:

@@ -1,9 +1,9 @@
-"""One checkpoint for a fit of several stages.
+"""One checkpoint for a fit with several stages.
 
-The file holds what finished stages have found, and the state of the one that runs. A fit that is resumed goes
-through the same stages in the same order: those that were finished return what the file says, the one that
-ran goes on from its state, and the others begin. What lies between stages is computed again from the results,
-so it must depend on nothing else; seeds are in the file.
+The file holds the results of finished stages, and the state of the running stage. A resumed fit runs the same
+stages in the same order: finished stages return their saved results, the running stage resumes from its
+state, and the others start normally. Computations between stages are repeated, so they must depend on the
+results only; seeds are in the file.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from latently.estimators.fitting import FitOptions
 
 @dataclass(frozen=True)
 class Finished:
-    """What a stage has found, and how many passes over the rows that took."""
+    """The result of a stage, and the number of passes over the rows that it took."""
 
     result: Result[Any]
     n_passes: int
 
 
 class Stages:
-    """The stages of a fit with these options, whose checkpoint is that of the whole."""
+    """The stages of a fit with these options, which share one checkpoint."""
 
     def __init__(self, options: FitOptions, seeds: list[int]):
         self.options = options
-        self.seeds = seeds  # of the whole fit; a checkpoint has those that it began with
+        self.seeds = seeds  # of the whole fit; a resumed fit uses those in the checkpoint
         self.finished: list[Finished] = []
         self._file: Checkpoint | None = None
         self._found: dict[str, Any] = {"finished": [], "running": None}
         if options.checkpoint is not None:
-            # results of finished stages depend on what other fits may change on their way
+            # results of finished stages depend on options that other fits may change before they resume
             limits = {"max_iter": repr(options.max_iter), "tol": repr(options.tol)}
             self._file = Checkpoint(options.checkpoint.path, options.checkpoint.belongs_to | limits)
             if self._file.exists():
@@ -45,9 +45,9 @@ class Stages:
     def run(
         self, fit: Callable[[FitOptions], Result[Any]], example: Callable[[], Any], **changes: Any
     ) -> Finished:
-        """The result of `fit(options)`, a fit with these changes of the options; or what the file says.
+        """The result of `fit(options)` with these changes of the options, or the saved result.
 
-        `example` gives a record with the shapes of the parameters.
+        `example` returns a record with the shapes of the parameters.
         """
         number = len(self.finished)
         if number < len(self._found["finished"]):
@@ -63,7 +63,7 @@ class Stages:
         return stage
 
     def end(self) -> None:
-        """After the last stage; a fit that was interrupted leaves its checkpoint to go on from."""
+        """Call after the last stage; an interrupted fit keeps its checkpoint, so that it can be resumed."""
         if self._file is not None and not self.interrupted:
             self._file.remove()
 
@@ -82,7 +82,7 @@ class Stages:
         return records, history, numbers["running"]
 
     def write(self, records: dict[str, Any], history: list[float], running: dict[str, Any] | None) -> None:
-        """All that is finished, and the state of the running stage; nothing after an interrupt."""
+        """Write the finished stages and the state of the running stage; does nothing after an interrupt."""
         if self._file is None or self.interrupted:
             return
         results = {_name(i): stage.result.params for i, stage in enumerate(self.finished)}
@@ -107,7 +107,7 @@ class Stages:
 
 
 class OfStage(Checkpoint):
-    """The checkpoint of one stage, within that of all."""
+    """The checkpoint of one stage, within the checkpoint of the whole fit."""
 
     def __init__(self, stages: Stages, number: int):
         self.stages, self.number = stages, number
@@ -122,7 +122,7 @@ class OfStage(Checkpoint):
         return self.stages.read(templates, optional)
 
     def remove(self) -> None:
-        """The file stays until the last stage has ended."""
+        """Does nothing: the file is kept until the last stage has finished."""
 
 
 def _name(number: int) -> str:

@@ -1,11 +1,11 @@
-"""Training of a deep mixture: layer by layer, then all layers together.
+"""Training of a deep mixture: layer by layer, then all layers jointly.
 
     first layer      an ordinary mixture of the rows
-    every other      for each leaf of the tree so far, a mixture of its factors, learnt from their posteriors
-                     given the rows; all that is below stays as it is
-    fine-tuning      EM over all layers, whose M-step splits by layers
+    further layers   for each leaf of the tree so far, a mixture of its factors, trained on their posteriors
+                     given the rows; all layers below are fixed
+    fine-tuning      EM over all layers, whose M-step decomposes over layers
 
-A layer raises a lower bound of the log-likelihood (docs/dmfa.md). Each mixture is a stage of the fit.
+Each layer maximises a lower bound of the log-likelihood (docs/dmfa.md). Each mixture is a stage of the fit.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from latently.mixture.base import example
 
 @dataclass(frozen=True)
 class Trained:
-    """A tree, and how it was found."""
+    """A trained tree, and the record of its training."""
 
     tree: Tree
-    history: list[float]  # log-likelihood per row: of the first layer, with every other, after every step
-    bound_history: list[Floats]  # of every layer above the first
+    history: list[float]  # log-likelihood per row: first layer, each added layer, each step of fine-tuning
+    bound_history: list[Floats]  # for every layer above the first
     n_iter: int
     n_passes: int
     converged: bool
 
 
 def train(model: Any, first: Any, problem: Problem, sizes: list[LayerSize]) -> Trained:
-    """The tree that the options of the estimator `model` ask for.
+    """Train a tree with the options of the estimator `model`.
 
-    `first` is the estimator of the first layer, and `problem` what it is fitted to.
+    `first` is the estimator of the first layer, and `problem` the problem it is fitted to.
     """
     sampled = model.inputs == "sampled"
     options = FitOptions.of(model, problem.data_identity)
@@ -74,7 +74,7 @@ def train(model: Any, first: Any, problem: Problem, sizes: list[LayerSize]) -> T
 
 
 def _seeds(random_state: Any, sizes: list[LayerSize], sampled: bool) -> list[int]:
-    """For every layer above the first: one for draws of its inputs, if there are any, and one per mixture."""
+    """For every layer above the first: one seed for sampled inputs, if used, and one per mixture."""
     rng = as_random_state(random_state)
     n_seeds = sum(len(size.counts) + sampled for size in sizes)
     return [int(rng.randint(2**31 - 1)) for _ in range(n_seeds)]
@@ -109,7 +109,7 @@ def _with_layer(
     rng: np.random.Generator | None,  # for draws of the inputs
     stages: Stages,
 ) -> Trained:
-    """With a mixture for the factors of every leaf; all that is below stays."""
+    """The tree with a new mixture for the factors of every leaf; the layers below are fixed."""
     below = diagonalised(trained.tree, model.dtype)
     inputs = _inputs(below, problem, model.dtype, rng)
     options = _mixture_options(model, below.n_factors[-1], n_factors)
@@ -130,7 +130,7 @@ def _with_layer(
         shares = np.array([own.weight.sum() for own in inputs]) / problem.summary.total_weight
         gains = [np.pad(one.gains, (0, length - len(one.gains)), mode="edge") for one in found]
         bounds = lower + shares @ np.array(gains)
-    else:  # what was raised was no bound of the likelihood of rows
+    else:  # the objective was not a bound of the likelihood of rows
         arguments = bound_arguments(below, tree, model.dtype)
         bounds = np.array([lower, _mean_over_rows(below, problem, model.dtype, bounds_of_rows, *arguments)])
     return replace(
@@ -161,14 +161,14 @@ def _mixture_options(model: Any, factors_below: int, n_factors: int) -> MixtureO
 
 
 def _inputs(tree: Tree, problem: Problem, dtype: str, rng: np.random.Generator | None) -> list[Inputs]:
-    """What is known of the factors of the last layer: for every leaf, the rows of a mixture above it."""
+    """Posteriors of the last layer's factors: for every leaf, the training data of the mixture above it."""
     factors, missing = factor_map(tree), problem.summary.missing
     V = to_numpy(posterior_covariances(tree, factors, dtype))
     pieces = _over_rows(tree, problem, dtype, inputs_of_rows, factors, V, missing, rng)
     found = []
     for leaf in range(tree.n_leaves):
         rows, weight = (np.concatenate([piece[leaf][i] for piece in pieces]) for i in (0, 1))
-        if rng is not None:  # draws are known exactly
+        if rng is not None:  # draws have no uncertainty
             covariance = np.zeros_like(V[leaf])
         else:
             covariance = None if missing else V[leaf]
@@ -177,14 +177,14 @@ def _inputs(tree: Tree, problem: Problem, dtype: str, rng: np.random.Generator |
 
 
 def bound_arguments(below: Tree, tree: Tree, dtype: str) -> tuple[Any, ...]:
-    """What `bounds_of_rows` needs of a tree, besides the collapsed mixture of that without its last layer."""
+    """Arguments of `bounds_of_rows` for a tree and the same tree `below` without its last layer."""
     factors = factor_map(below)
     V = posterior_covariances(below, factors, dtype)
     return factors, V, below.moments[-1], tree.layers[-1], tree.kind.common
 
 
 def _mean_over_rows(tree: Tree, problem: Problem, dtype: str, fn: Any, *args: Any) -> float:
-    """The weighted mean of `fn`, which has a value for every row."""
+    """The weighted mean over rows of `fn`, which returns one value per row."""
     return float(_over_rows(tree, problem, dtype, weighted, fn, *args)) / problem.summary.total_weight
 
 
@@ -197,7 +197,7 @@ def _over_rows(tree: Tree, problem: Problem, dtype: str, fn: Any, *args: Any) ->
 
 
 def _labels_of_leaves(tree: Tree, data: Any) -> Any:
-    """The rows with the leaves that they may come from, in the place of components of the first layer."""
+    """The rows with labels of the leaves that they may come from, instead of first-layer components."""
     allowed = data.field("allowed")
     if allowed is None:
         return data
@@ -205,11 +205,11 @@ def _labels_of_leaves(tree: Tree, data: Any) -> Any:
     return data.with_field("allowed", namespace(allowed).take(allowed, component_of, axis=1))
 
 
-# -- all layers together ----------------------------------------------------------------------------------
+# -- fine-tuning ------------------------------------------------------------------------------------------
 
 
 def _fine_tuned(model: Any, trained: Trained, problem: Problem, stages: Stages) -> Trained:
-    """EM over all layers, from where they are."""
+    """EM over all layers, from their current parameters."""
     tree, of_first = trained.tree, problem.kernel.family  # type: ignore[attr-defined]
     rules = tree.rules(_floors(tree, model.noise_floor))
     deep = replace(
@@ -239,7 +239,7 @@ def _fine_tuned(model: Any, trained: Trained, problem: Problem, stages: Stages) 
 
 
 def _floors(tree: Tree, noise_floor: float) -> tuple[Array, ...]:
-    """The smallest noise variances of every layer above the first; what is below already stays there."""
+    """Lower bounds of the noise variances above the first layer; current values below them are kept."""
     least = max(float(noise_floor), SMALLEST_FLOOR)
     return tuple(
         namespace(of.means).minimum(

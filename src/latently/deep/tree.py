@@ -1,12 +1,12 @@
-"""A deep mixture as a record: layers of mixtures, in which every component has a mixture of its own above it.
+"""A deep mixture as a record: layers of mixtures, with one mixture above every component.
 
     layer 1      one mixture, of the rows
-    layer 2      for every component of layer 1 a mixture of its factors, in the place of their prior
+    layer 2      for every component of layer 1 a mixture of its factors, which replaces their prior
     ...          and so on; the components of the last layer are the leaves
 
-Given its leaf a row is Gaussian, so a tree is equivalent to a mixture of one layer whose components are the
-leaves: the collapsed mixture, which answers all that is asked of rows. Factors of higher layers follow
-linearly from those of the collapsed mixture. S leaves, D features. Formulas: docs/dmfa.md.
+Given its leaf a row is Gaussian, so a tree is equivalent to a mixture with one layer whose components are the
+leaves: the collapsed mixture, which all methods for rows use. Factors of higher layers are linear in those of
+the collapsed mixture. S leaves, D features. Formulas: docs/dmfa.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SMALLEST_FLOOR = 1e-9  # noise variance of factors, as a fraction of their varia
 
 @dataclass(frozen=True)
 class Tree:
-    """The mixtures of all layers; each has weights, and `Layers` of one layer and its top."""
+    """The mixtures of all layers; each has weights, and `Layers` with one layer and its top."""
 
     kind: Kind
     layers: tuple[tuple[MixtureParams, ...], ...]
@@ -58,23 +58,23 @@ class Tree:
         return cls(kind, tuple(tuple(kind.params(mixture) for mixture in mixtures) for mixtures in layers))
 
     def with_layer(self, mixtures: list[MixtureParams]) -> Tree:
-        """With one more layer: a mixture for every leaf."""
+        """The tree with one more layer: a mixture for every leaf."""
         return Tree(self.kind, (*self.layers, tuple(mixtures)))
 
     def with_last_layer(self, mixtures: list[MixtureParams]) -> Tree:
-        """With other mixtures in the last layer."""
+        """The tree with other mixtures in the last layer."""
         return Tree(self.kind, (*self.layers[:-1], tuple(mixtures)))
 
     # -- sizes ----------------------------------------------------------------------------------------
 
     @cached_property
     def counts(self) -> list[list[int]]:
-        """Of every layer, the number of components of each of its mixtures."""
+        """For every layer, the number of components of each of its mixtures."""
         return [[mixture.weights.shape[0] for mixture in mixtures] for mixtures in self.layers]
 
     @cached_property
     def n_factors(self) -> list[int]:
-        """Of every layer."""
+        """The number of factors of every layer."""
         return [mixtures[0].components.layer.loadings.shape[2] for mixtures in self.layers]
 
     @property
@@ -87,19 +87,19 @@ class Tree:
 
     @cached_property
     def parents(self) -> list[NDArray[np.int64]]:
-        """Of every layer above the first, the component of the layer below that each component belongs to."""
+        """For every layer above the first, the component below that each component belongs to."""
         return [np.repeat(np.arange(len(counts)), counts) for counts in self.counts[1:]]
 
     @cached_property
     def nodes(self) -> list[NDArray[np.int64]]:
-        """Of every layer, (S,) the component that each leaf belongs to."""
+        """For every layer, (S,) the component that each leaf belongs to."""
         nodes = [np.arange(self.n_leaves)]
         for parent in self.parents[::-1]:
             nodes.insert(0, parent[nodes[0]])
         return nodes
 
     def nodes_of(self, layer: int) -> NDArray[np.int64]:
-        """(S,) the component of a layer, counted from 1, that each leaf belongs to."""
+        """(S,) the component that each leaf belongs to in a layer, counted from 1."""
         return self.nodes[self.checked_layer(layer) - 1]
 
     def checked_layer(self, layer: Any) -> int:
@@ -112,11 +112,11 @@ class Tree:
 
     @property
     def owners(self) -> tuple[NDArray[np.int64], ...]:
-        """Of every layer above the first, which of its parameters each leaf has."""
+        """For every layer above the first, the index of the parameters of each leaf."""
         return tuple(self.nodes[:-1] if self.kind.common else self.nodes[1:])
 
     def rules(self, floors: tuple[Array, ...] | None = None) -> Rules:
-        """What the layers above the first are like, with floors of their noise."""
+        """The rules of the layers above the first, with lower bounds of their noise variances."""
         return Rules(self.kind.common, self.owners, floors or (0.0,) * len(self.owners))
 
     # -- parameters -----------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Tree:
 
     @cached_property
     def params(self) -> MixtureParams:
-        """Of the family whose components are the leaves: their weights, and parameters of all layers."""
+        """Parameters of the family of the leaves: their weights, and the parameters of all layers."""
         layers = [_joined([one.components.layer for one in mixtures]) for mixtures in self.layers[1:]]
         top = _joined([one.components.top for one in self.layers[-1]])
         first = self.kind.first(self.layers[0][0])
@@ -141,14 +141,14 @@ class Tree:
 
     @cached_property
     def moments(self) -> list[Moments]:
-        """Of every layer, the moments of its factors given the leaf."""
+        """For every layer, the moments of its factors given the leaf."""
         return expectations(self.params.components.above, self.owners)
 
 
 def with_params(tree: Tree, params: MixtureParams) -> Tree:
-    """A tree of the same sizes, of weights of the leaves and parameters of all layers.
+    """A tree of the same sizes, with these weights of the leaves and parameters of all layers.
 
-    A mixture of no weight at all has equal weights.
+    A mixture with zero total weight gets equal weights.
     """
     params = tree.kind.standardised(tree, mapped(to_numpy, params))
     above, weights = params.components.above, params.weights
@@ -173,7 +173,7 @@ def with_params(tree: Tree, params: MixtureParams) -> Tree:
 
 
 def _joined(records: list[Any]) -> Any:
-    """Records of arrays, one below the other."""
+    """Records of arrays, concatenated along the first axis."""
     kind, fields = type(records[0]), vars(records[0])
     return kind(**{name: namespace(fields[name]).concat([vars(r)[name] for r in records]) for name in fields})
 
@@ -182,7 +182,7 @@ def _joined(records: list[Any]) -> Any:
 
 
 def collapsed(tree: Tree, dtype: str = "float64") -> FittedModel:
-    """The mixture of one layer whose components are the leaves, for rows in the user's units."""
+    """The mixture with one layer whose components are the leaves, for rows in the user's units."""
     structure = tree.kind.structure(tree.n_leaves, tree.n_factors[0])
     leaves = tree.kind.leaves(structure.family(None), tree.rules(), tree.nodes[0])
     params = MixtureParams(tree.weights, leaves.collapsed(tree.params.components))
@@ -193,11 +193,11 @@ def collapsed(tree: Tree, dtype: str = "float64") -> FittedModel:
 
 @dataclass(frozen=True)
 class FactorMap:
-    """How factors z of a layer follow from those of the collapsed mixture, f: z = offset + gain f + rest."""
+    """Map from factors f of the collapsed mixture to factors z of a layer: z = offset + gain f + rest."""
 
     offset: Array  # (S, q)
     gain: Array  # (S, q, p)
-    rest: Array  # (S, q, q): covariance of what f leaves open
+    rest: Array  # (S, q, q): covariance of z given f
 
     def covariances(self, of_collapsed: Array) -> Array:
         """(..., S, q, q) covariances of z, given those of f."""
@@ -205,7 +205,7 @@ class FactorMap:
 
 
 def factor_map(tree: Tree, layer: int | None = None) -> FactorMap:
-    """To the factors of a layer, counted from 1; by default of the last."""
+    """The map to the factors of a layer, counted from 1; by default the last."""
     height = len(tree.layers) - 1 if layer is None else layer - 1
     here, gain = from_first(tree.params.components.above, tree.owners, height)
     first = tree.moments[0]
@@ -217,16 +217,16 @@ def factor_map(tree: Tree, layer: int | None = None) -> FactorMap:
 
 
 def posterior_covariances(tree: Tree, factors: FactorMap, dtype: str = "float64") -> Array:
-    """(S, q, q) of factors given a complete row, and the leaf."""
+    """(S, q, q) covariances of factors given a complete row and the leaf."""
     fitted = collapsed(tree, dtype)
     density = fitted.kernel.prepare(fitted.params)
     return factors.covariances(fitted.kernel.family.factor_covariances(density, None, 1)[0, ...])
 
 
 def diagonalised(tree: Tree, dtype: str = "float64") -> Tree:
-    """The same density with factors of the last layer in a basis in which their posteriors are diagonal.
+    """The same density, with a basis of the last factors in which their posterior covariances are diagonal.
 
-    Or nearly so, if there is none. Noise of a layer above is diagonal, so it has less to leave out.
+    Approximately so, if there is no such basis. The noise of a layer above is diagonal, so it fits better.
     """
     covariances = to_numpy(posterior_covariances(tree, factor_map(tree), dtype))
     ends, mixtures = np.cumsum(tree.counts[-1]), []
@@ -250,7 +250,7 @@ def rows_of_factors(tree: Tree, Z: Array) -> Array:
 
 
 def _map_to_rows(tree: Tree) -> tuple[Array, Array]:
-    """The rows that a leaf expects of factors of the last layer: (S, D) at zero, and slopes (S, D, q)."""
+    """Expected rows of each leaf as a function of the last factors: intercepts (S, D), slopes (S, D, q)."""
     params = tree.params.components
     first = tree.kind.first_layer(params.first)
     node = at_leaves(first, np.zeros_like(tree.nodes[0]) if tree.kind.common else tree.nodes[0])
@@ -276,10 +276,10 @@ def _leaves_given_factors(tree: Tree, Z: Array) -> Array:
 
 
 def check_layers(kind: Kind, layers: list[list[Any]]) -> None:
-    """Whether these mixtures make a tree: one for the factors of each component below."""
+    """Raise an error unless these mixtures form a tree: one for the factors of each component below."""
     if len(layers) < 2 or len(layers[0]) != 1:
         raise ValueError(
-            "layers must begin with one mixture for the rows, followed by at least one more layer"
+            "layers must start with one mixture for the rows, followed by at least one more layer"
         )
     for number, mixtures in enumerate(layers, 1):
         for mixture in mixtures:
@@ -294,4 +294,6 @@ def check_layers(kind: Kind, layers: list[list[Any]]) -> None:
                 f"not {len(mixtures)}"
             )
         if any(mixture.n_features_in_ != q for mixture in mixtures):
-            raise ValueError(f"the mixtures of layer {number} must have {q} features, the factors below them")
+            raise ValueError(
+                f"the mixtures of layer {number} must have {q} features, one for each factor below"
+            )

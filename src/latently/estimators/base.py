@@ -1,4 +1,4 @@
-"""The base of estimators that are fitted in one go: files, and their display in notebooks."""
+"""The base of estimators without iterations: saving, and display in notebooks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from latently.estimators.options import check_options
 
 
 class Estimator(BaseEstimator):
-    """A scikit-learn estimator with `save`; subclasses say what a file holds (see `estimators.saving`)."""
+    """A scikit-learn estimator with `save`; subclasses define what a file holds (see `estimators.saving`)."""
 
     save = saving.save
     _repr_html_inner = notebook.html

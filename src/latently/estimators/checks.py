@@ -1,6 +1,6 @@
-"""Checks of what the user gives: hyper-parameters and parameter arrays.
+"""Checks of hyper-parameters and parameter arrays.
 
-Every error names the argument, what it was, and what it should be.
+Every error names the argument, its value, and what is allowed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from sklearn.utils.validation import check_array
 
 from latently.backend.namespace import is_native, to_numpy
 
-LARGEST = 1e153  # squares of larger values overflow float64, those of smaller than its inverse vanish
+LARGEST = 1e153  # squares of larger values overflow float64, squares of values below its inverse underflow
 
 
 _NOTHING_ELSE: Any = object()
 
 
 def check_integer(name, value, *, least, or_else=_NOTHING_ELSE):
-    """An integer of at least `least`, or the one other value that is allowed."""
+    """An integer of at least `least`, or the other allowed value `or_else`."""
     if _is(value, or_else):
         return
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
@@ -89,7 +89,7 @@ def check_path(name, value):
 
 
 def check_writable(name, path):
-    """A file that can be written: not a folder, and in one that exists."""
+    """A path that can be written: not a folder, and in an existing folder."""
     path = Path(path)
     if path.is_dir() or not path.parent.is_dir():
         reason = "is a folder" if path.is_dir() else f"is in {str(path.parent)!r}, which does not exist"
@@ -109,15 +109,15 @@ def check_weights(sample_weight, n_rows):
     if np.any(weight < 0):
         raise ValueError("sample_weight must not be negative")
     if not np.any(weight > 0):
-        raise ValueError("sample_weight is zero for every row, so there is nothing to weigh")
+        raise ValueError("sample_weight is zero for every row")
     with np.errstate(over="ignore"):
         if not np.isfinite(weight.sum()) or weight.max() < 1e-300:
-            raise ValueError("sample_weight sums to more or less than float64 can hold; rescale it")
+            raise ValueError("the sum of sample_weight overflows or underflows float64; rescale it")
     return weight
 
 
 def parameter(name, value, shape):
-    """A float64 array of this shape, broadcast if need be, and finite."""
+    """A finite float64 array, broadcast to this shape."""
     array = numbers(name, value)
     try:
         array = np.broadcast_to(array, shape)
@@ -141,7 +141,7 @@ def numbers(name, value):
 
 
 def check_mixing_weights(name, weights):
-    """Weights that sum to one; written with six digits is good enough, rounding is left as it is."""
+    """Weights that sum to one, up to rounding to six digits; they are not renormalised."""
     off = abs(weights.sum() - 1.0)
     if np.any(weights < 0) or off > 1e-6:
         raise ValueError(f"{name} must be non-negative and sum to one; their sum is {weights.sum():.6g}")
@@ -182,7 +182,7 @@ def check_covariances(name, stack):
 
 
 def check_semidefinite(name, stack):
-    """Symmetric matrices (..., q, q) without negative eigenvalues, but for rounding."""
+    """Symmetric matrices (..., q, q) without negative eigenvalues, up to rounding."""
     _check_symmetric(name, stack)
     values = np.linalg.eigvalsh(stack)
     if np.any(values[..., 0] < -1e-8 * np.abs(values[..., -1])):
@@ -192,7 +192,7 @@ def check_semidefinite(name, stack):
 
 def _check_symmetric(name, stack):
     deviation = np.sqrt(np.abs(np.diagonal(stack, axis1=-2, axis2=-1)))
-    # a product may differ in its last digits
+    # products may be asymmetric in their last digits
     rounding = 1e-8 * deviation[..., :, None] * deviation[..., None, :]
     if np.any(np.abs(stack - np.swapaxes(stack, -1, -2)) > rounding):
         raise ValueError(f"{name} must be symmetric")

@@ -12,7 +12,7 @@ from latently.estimators.rows import in_main_memory
 def information_criteria(
     model: Any, X: Any, weight: Any = None, *, with_icl: bool = False
 ) -> dict[str, float]:
-    """Log-likelihood per row, BIC, AIC and, if asked for, ICL; weights count as copies of rows."""
+    """Log-likelihood per row, BIC, AIC and optionally ICL; a weight counts as that many copies of a row."""
     scores = in_main_memory(model.score_samples(X))
     weight = np.ones(len(scores)) if weight is None else weight
     n, total, m = weight.sum(), weight @ scores, model.n_parameters()

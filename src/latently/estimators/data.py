@@ -1,4 +1,4 @@
-"""Rows of the user's, wherever they are, checked and ready for sweeps."""
+"""Validation of the user's rows, in memory, on a device or out of core."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from latently.estimators.checks import LARGEST, check_weights
 
 
 def check_data(estimator, X, sample_weight=None, *, reset) -> Any:
-    """The rows, wherever they are, with their weights."""
+    """Validated rows with their weights, in memory, on a device or out of core."""
     if is_dask(X):
         from latently.core.sweep_dask import DaskData
 
@@ -51,18 +51,18 @@ def _checked_rows(estimator, X, *, reset):
         estimator,
         X,
         reset=reset,
-        dtype="numeric",  # integers stay small: blocks become floating on their way into the kernel
+        dtype="numeric",  # integers keep their dtype: blocks are converted to floats for the kernel
         ensure_min_samples=2 if reset else 1,
         ensure_all_finite="allow-nan",
     )
     if X.dtype.kind == "f" and X.dtype.itemsize not in (4, 8):
-        with np.errstate(over="ignore"):  # a long double may be too large
+        with np.errstate(over="ignore"):  # a long double may overflow
             X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite="allow-nan")
     return X
 
 
 def _checked_tensor(estimator, X, *, reset):
-    """What `validate_data` checks, for arrays that stay where they are."""
+    """The checks of `validate_data`, for arrays that stay on their device."""
     xp = namespace(X)
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead; reshape X to rows and features")
@@ -107,12 +107,12 @@ def _check_features_of(estimator, data, *, reset):
     expected = list(getattr(estimator, "feature_names_in_", names or ()))
     if names is not None and list(names) != expected:
         raise ValueError(
-            f"the feature names of X are not those of the fit: {list(names)[:5]} but {expected[:5]}"
+            f"the feature names of X are not those of the fit: {list(names)[:5]} instead of {expected[:5]}"
         )
 
 
 def identity_in_order(data, block_size):
-    """What tells these rows from others, or from the same in another order, for checkpoints of row states."""
+    """Identifies these rows and their order, for checkpoints with a state for each row."""
     sweep = data.sweep(None, floats_per_row=2 * data.n_features, block_size=block_size)
     hashes = computed(data.collected(sweep.rows(_hashes), None))
     weight = data.field("weight")
@@ -128,12 +128,12 @@ def is_dask(X):
 
 
 def computed(value):
-    """What Dask has not computed yet, in main memory."""
+    """The value in main memory, computed if it is a Dask collection."""
     return value.compute() if is_dask(value) else value
 
 
 def check_same_device(method, data, parameters):
-    """Rows and parameters must be arrays of one kind on one device."""
+    """Raise an error unless rows and parameters use the same namespace and device."""
     X = data.X if data.in_memory else np.zeros(0)
     its_place = np.zeros(0) if is_sparse(X) else X
     if namespace(its_place) is namespace(parameters) and device(its_place) == device(parameters):
@@ -161,7 +161,7 @@ def _described(array):
 
 
 def check_summary(estimator, summary):
-    """Rows that say something, and features whose squares a float can hold."""
+    """Raise an error if nothing was observed, or if squares of a feature overflow or underflow."""
     if summary is None:
         raise ValueError("every entry of X is missing (NaN), so there is nothing to learn from")
     seen, infinite, mean, deviation, constant = map(
@@ -183,12 +183,12 @@ def check_summary(estimator, summary):
     if np.any(vanishing):
         feature = called(estimator, np.flatnonzero(vanishing)[0])
         raise ValueError(
-            f"feature {feature} of X varies so little that its variance vanishes in float64; rescale it, or "
+            f"feature {feature} of X varies so little that its variance underflows in float64; rescale or "
             "drop it"
         )
 
 
 def called(estimator, feature):
-    """What messages call a feature: its name, or its number if it has none."""
+    """The feature's name in messages: its column name, or its number if it has none."""
     names = getattr(estimator, "feature_names_in_", None)
     return str(feature) if names is None else repr(str(names[feature]))

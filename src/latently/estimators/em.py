@@ -1,6 +1,6 @@
-"""Models that EM fits: all rows at every step, by mini-batches, or batch by batch as they come.
+"""EM fits: with all rows at every step, with mini-batches, or incrementally with `partial_fit`.
 
-These functions work on any estimator with a `Problem`: a kernel, and rows in its frame.
+These functions work for any estimator with a `Problem`: a kernel, and rows in its frame.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.problem import Problem
 from latently.estimators.randomness import as_random_state
 
-_NOISE = 1e-5  # to which the log-likelihood of a pass by mini-batches is known, roughly
+_NOISE = 1e-5  # approximate relative accuracy of the log-likelihood of a pass with mini-batches
 
 
 @dataclass(frozen=True)
 class Learning:
-    """How stepwise EM forgets: batch t has the share (t + offset)^-decay."""
+    """Step sizes of stepwise EM: batch t has weight (t + offset)^-decay."""
 
     decay: float
     offset: float
@@ -51,11 +51,11 @@ def fit_em(
     step: Callable[[Any], Step[Any]] | None = None,
     options: FitOptions | None = None,
 ) -> Result[Any]:
-    """The fitted parameters in the frame, by the method that the estimator's options ask for.
+    """The fitted parameters in the frame, with all rows or mini-batches as the estimator's options say.
 
-    `start(progress)` finds starting values, `example()` makes parameters of the right shapes, and `step`
-    replaces the EM step over the rows if there is a cheaper one. `options` are those of a fit that is one
-    stage of a longer one; by default those of the estimator.
+    `start(progress)` computes starting values, `example()` returns parameters of the right shapes, and `step`
+    replaces the EM step over the rows if there is a cheaper one. `options` are those of one stage of a longer
+    fit; by default those of the estimator.
     """
     options = options or FitOptions.of(model, problem.data_identity)
     by = _all_rows if model.batch_size is None else _mini_batches
@@ -80,7 +80,7 @@ def _all_rows(
 
 @dataclass(frozen=True)
 class Pass:
-    """Where a fit by mini-batches stands; the order of pass t is drawn from (seed, t)."""
+    """State of a fit with mini-batches; the row order of pass t is drawn with the seed (seed, t)."""
 
     online: Online
     seed: int
@@ -89,7 +89,7 @@ class Pass:
 def _mini_batches(
     model: Any, problem: Problem, start: Start, example: Any, options: FitOptions, step: Any
 ) -> Result[Any]:
-    """A step after every `batch_size` rows; an iteration is a pass over all of them."""
+    """A step after every `batch_size` rows; an iteration is a pass over all rows."""
     learning, summary, size = Learning.of(model), problem.summary, model.batch_size
     full = min(size, summary.n_rows)
     full_weight = summary.total_weight * (full / summary.n_rows)
@@ -128,16 +128,16 @@ def _mini_batches(
     return replace(result, params=result.params.online.params)
 
 
-# -- batches as they come -----------------------------------------------------------------------------
+# -- incremental fits ---------------------------------------------------------------------------------
 
 
 def partial_fit(self: Any, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-    """Continue fitting with a batch of rows, by stepwise EM.
+    """Update the model with a batch of rows, by stepwise EM.
 
-    The first batch gives the starting values, as `fit` would find them, and the units in which `noise_floor`
-    counts; so it should be typical, and hold some rows of every component. Batch t has the share
-    (t + learning_offset)^-learning_decay in what the parameters are estimated from. A model that was fitted,
-    or read from a file, continues from its parameters; its steps so far count for t.
+    The first batch determines the starting values, as `fit` would compute them, and the feature variances for
+    `noise_floor`; so it should be typical, with some rows of every component. Batch t contributes to the
+    running statistics with weight (t + learning_offset)^-learning_decay. A model that was fitted, or read
+    from a file, continues from its parameters; its earlier steps count for t.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def partial_fit(self: Any, X: Any, y: Any = None, sample_weight: Any = None) -> 
 
 
 def _continue(model: Any, data_of: Callable[..., Any]) -> None:
-    """One step of stepwise EM; the problem of the first batch is kept for the next ones."""
+    """One step of stepwise EM; the problem of the first batch is kept for the following ones."""
     fitted, online = hasattr(model, "history_"), getattr(model, "_online", None)
     data = data_of(reset=online is None and not fitted)
     if fitted:
@@ -193,7 +193,7 @@ def weighted_log_volume(frame: Frame, block: Block) -> Array:
 
 
 def keep_result(model: Any, problem: Problem, result: Result[Any]) -> None:
-    """Makes the result of a fit the fitted attributes of the estimator."""
+    """Store the result of a fit in the fitted attributes of the estimator."""
     vars(model).pop("_online", None)
     model._keep(problem.from_frame(result.params))
     model.n_iter_, model.converged_ = result.n_iter, result.converged

@@ -1,4 +1,4 @@
-"""A fitted model as its methods use it: kernel, parameters, and a frame that suits them."""
+"""A fitted model as its methods use it: kernel, parameters, and a frame for them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class FittedModel:
     frame: Frame  # in which rows are scored
     n_components: int
     n_features: int
-    place: Array  # an array that is on the device of the model
+    place: Array  # any array on the device of the model
 
     @cached_property
     def density(self) -> Any:
-        """What blocks need, for rows in the frame."""
+        """Prepared parameters for evaluating blocks of rows in the frame."""
         frame = self.frame
         moved = self.kernel.moved(self.params, -frame.shift / frame.scale, 1.0 / frame.scale)
         return self.kernel.prepare(moved)

@@ -1,7 +1,7 @@
 """One function that fits any iterative model: step + start + options -> result.
 
-It has what every fit has: several starts, a checkpoint to resume from, interrupts, progress, callbacks, and
-warnings at the end. What the steps do, and what the objective is, is up to the model.
+It handles what all fits share: random restarts, checkpoints, interrupts, progress, callbacks, and warnings at
+the end. The model defines the step and the objective.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Start = Callable[[Progress | None], tuple[Any, bool]]  # parameters, and whether
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What the user says about a fit, whatever the model."""
+    """Options of a fit that do not depend on the model."""
 
     title: str
     max_iter: int
@@ -60,7 +60,7 @@ class FitOptions:
         objective: Objective | None = None,
         least_size: float = 1.0,
     ) -> FitOptions:
-        """Those of an estimator; `data_identity` tells the rows of a checkpoint from others."""
+        """The options of an estimator; `data_identity` identifies the rows that a checkpoint belongs to."""
         return cls(
             title=type(model).__name__,
             max_iter=model.max_iter,
@@ -90,7 +90,7 @@ def fit(
     example: Callable[[], Any] | None = None,
     driver: Callable[..., Result[Any]] = run,
 ) -> Result[Any]:
-    """The result of `driver(step, state, ...)` from the start, or from where a checkpoint left the fit.
+    """The result of `driver(step, state, ...)` from the starting values, or resumed from a checkpoint.
 
     `example` gives a record with the shapes of the parameters, for reading a checkpoint.
     """
@@ -119,13 +119,13 @@ def fit(
 def _warn(result: Result[Any], options: FitOptions) -> None:
     if result.interrupted:
         warn_user(
-            f"{options.title} was interrupted; it is fitted as far as iteration {result.n_iter}",
+            f"{options.title} was interrupted; it keeps the parameters of iteration {result.n_iter}",
             ConvergenceWarning,
         )
     elif not result.converged and result.n_iter == options.max_iter and options.tol > 0:
         warn_user(
             f"{options.title} did not converge in max_iter={options.max_iter} iterations; "
-            "raise max_iter or tol",
+            "increase max_iter or tol",
             ConvergenceWarning,
         )
 
@@ -134,7 +134,7 @@ def _warn(result: Result[Any], options: FitOptions) -> None:
 
 
 def _checkpoint(model: Any, data_identity: str) -> Checkpoint | None:
-    """Where the state of a fit is kept, and what tells it from other fits."""
+    """The checkpoint of a fit, with what identifies the fit it belongs to."""
     if model.checkpoint is None:
         return None
     check_writable("checkpoint", model.checkpoint)
@@ -154,7 +154,7 @@ def _described(value: Any) -> str:
         return "?"
     try:
         return fingerprint(value)
-    except ValueError:  # a list of lists of several lengths, such as the sizes of layers
+    except ValueError:  # a list of lists of different lengths, such as the sizes of layers
         return repr(value)
 
 

@@ -1,4 +1,4 @@
-"""The base of all estimators that are fitted step by step: their options, and `fit` as a whole."""
+"""The base of all iterative estimators: their options, and `fit`."""
 
 from __future__ import annotations
 
@@ -36,49 +36,49 @@ from latently.estimators.parameters import (
 
 @estimator
 class IterativeEstimator(BaseEstimator):
-    """Options that all iterative models share; a subclass writes `_fit`.
+    """Options shared by all iterative models; a subclass implements `_fit`.
 
     Parameters
     ----------
     max_iter : int, default=1000
         Maximum number of EM iterations.
     tol : float, default=5e-8
-        EM ends when the log-likelihood per row gains less than `tol` times its absolute value (or than `tol`,
-        if that value is below one). With 0, exactly `max_iter` steps are taken.
+        EM stops when the log-likelihood per row increases by less than `tol` times its absolute value (or by
+        less than `tol`, if that value is below one). With 0, exactly `max_iter` steps are taken.
     n_init : int or "auto", default="auto"
-        Number of starts: after four EM steps the better half continues, and so on until one is left. With
-        more than 10000 rows (or 50 per component) they see a sample. "auto" is 8, and up to 24 for small
-        tables (48 for MCFA). One component needs one start.
+        Number of random starts. After four EM steps the better half continues, and so on until one is left.
+        With more than 10000 rows (or 50 per component) starts use a sample of the rows. "auto" is 8, and up
+        to 24 for small data (48 for MCFA). One component needs one start.
     accelerate : {"squarem", None}, default="squarem"
-        "squarem" takes longer steps where EM converges slowly; an iteration is then up to three passes over
-        the data (nine for MCFA, whose steps come in threes). The likelihood never falls, and the fixed points
-        are those of EM. None is plain EM.
+        "squarem" takes longer steps where EM converges slowly; an iteration then takes up to three passes
+        over the data (nine for MCFA, whose EM step has three parts). The likelihood never decreases, and the
+        fixed points are those of EM. None is plain EM.
     batch_size : int, optional
-        Size of a mini-batch. Given, the model is fitted by stepwise EM: parameters move after every batch, in
-        a new random order in each pass. An iteration is then a pass over the data, `history_` holds the
-        log-likelihood met on the way and, as its last entry, that of the fitted parameters; a `tol` below
-        1e-5 counts as 1e-5. For very many rows.
+        Mini-batch size, for very many rows. If given, the model is fitted by stepwise EM: parameters are
+        updated after every batch, in a new random order in each pass. An iteration is then a pass over the
+        data; `history_` holds the log-likelihood accumulated during each pass and, as its last entry, that of
+        the fitted parameters; a `tol` below 1e-5 is treated as 1e-5.
     learning_decay, learning_offset : float, default=0.7 and 10.0
-        Of stepwise EM (`batch_size`, `partial_fit`): batch t has the share (t + offset)^-decay in what the
-        parameters are estimated from. It converges for a decay between 0.5 and 1; 0 forgets all but the last
-        batch.
+        Step size of stepwise EM (`batch_size`, `partial_fit`): batch t contributes to the running statistics
+        with weight (t + offset)^-decay. It converges for a decay between 0.5 and 1; with 0 only the last
+        batch counts.
     checkpoint : path, optional
-        A file that keeps the state of the fit: `fit` with the same data and options resumes from it after the
-        process was killed, and ends where the undisturbed fit would have, bit for bit. It is removed when the
-        fit has ended.
+        A file for the state of the fit. After an interruption, `fit` with the same data and options resumes
+        from it and gives bit for bit the result of the uninterrupted fit. It is removed when the fit has
+        finished.
     checkpoint_every : int, default=10
         Iterations between two checkpoints.
     block_size : int, optional
-        Rows that are processed at a time; by default what fits in a few megabytes.
+        Number of rows processed at a time; by default as many as fit in a few megabytes.
     random_state : int, Generator, RandomState or None
-        Seed of the starts.
+        Seed of the random starts.
     warm_start : bool, default=False
         Whether `fit` starts from the parameters of the last fit.
     verbose : int, default=0
         Whether to show progress.
     callbacks : list of callables, optional
-        Each is called after every iteration with a record (`number`, `objective`, `gain`, `max_iter`) and may
-        return True to end the fit.
+        Called after every iteration with a record (`number`, `objective`, `gain`, `max_iter`); one that
+        returns True stops the fit.
     """
 
     _: KW_ONLY
@@ -107,14 +107,14 @@ class IterativeEstimator(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path or blocks
-            The rows. NaN marks a missing entry. Besides arrays and tables in memory: torch tensors on any
-            device, Dask arrays and data frames, the path of a .npy, .zarr, .parquet or .csv file, and any
+            The rows. NaN marks a missing entry. Accepts arrays and data frames in memory, torch tensors on
+            any device, Dask arrays and data frames, the path of a .npy, .zarr, .parquet or .csv file, and any
             iterable that yields the same blocks of rows each time it is iterated over.
         y : array-like of shape (n_samples,) or (n_samples, n_components), optional
-            What is known of the components: the component of each row, -1 where unknown; or True for every
-            component that a row may come from.
+            Known components: the component of each row, -1 if unknown; or True for every component that a row
+            may come from.
         sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts; fractions are allowed.
+            Weight of each row; an integer weight is equivalent to repeating the row.
 
         Returns
         -------
@@ -128,15 +128,15 @@ class IterativeEstimator(BaseEstimator):
     # -- what a subclass may extend -------------------------------------------------------------------
 
     def _check_options(self):
-        """Every option on its own, then, in subclasses, those that depend on one another."""
+        """Check every option on its own and, in subclasses, those that depend on one another."""
         check_options(self)
 
     def _data(self, X, y=None, sample_weight=None, *, reset):
-        """The rows with their weights and what labels say of them; `reset` for a new fit."""
+        """The rows with their weights and labels; `reset` for a new fit."""
         return check_data(self, X, sample_weight, reset=reset)
 
     def _fit(self, data):
-        """Sets the fitted attributes."""
+        """Fit the model and set the fitted attributes."""
         raise NotImplementedError
 
     # -- fitted arrays --------------------------------------------------------------------------------
@@ -146,11 +146,11 @@ class IterativeEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _sizes(self, n_features):
-        """What the symbols in the shapes of the table stand for, by symbol."""
+        """The values of the symbols in the shapes of the table, by symbol."""
         raise NotImplementedError
 
     def _n_features_of(self, given):
-        """The number of features that fitted arrays imply, by the first with an axis of features."""
+        """The number of features, from the first fitted array with a feature axis."""
         entry = next(entry for entry in self._parameters() if "D" in entry.shape)
         array = numbers(entry.name, given[entry.name])
         axis = entry.shape.index("D") - len(entry.shape)
@@ -162,7 +162,7 @@ class IterativeEstimator(BaseEstimator):
         return fitted_arrays(self, self._parameters())
 
     def _set_fitted_arrays(self, **given):
-        """Makes this a fitted estimator with these arrays, as the user or a file gave them."""
+        """Set the fitted arrays from the user or a file, validated."""
         check_names(self._parameters(), given)
         n_features = self._n_features_of(given)
         self._check_features(n_features)
@@ -177,7 +177,7 @@ class IterativeEstimator(BaseEstimator):
         return self
 
     def _check_features(self, n_features):
-        """Whether the model makes sense for this number of features."""
+        """Raise an error if the model is not defined for this number of features."""
 
     def _check_shapes(self, n_features, purpose):
         check_shapes(self, self._parameters(), self._sizes(n_features), purpose)
@@ -185,17 +185,17 @@ class IterativeEstimator(BaseEstimator):
     # -- devices --------------------------------------------------------------------------------------
 
     def to(self, device):
-        """The fitted model on another device.
+        """Copy the fitted model to another device.
 
         Parameters
         ----------
         device : str or torch.device
-            "numpy" for NumPy arrays, else the device of torch tensors, such as "cpu" or "cuda".
+            "numpy" for NumPy arrays, or the device of torch tensors, such as "cpu" or "cuda".
 
         Returns
         -------
         estimator
-            A copy; this one stays where it is.
+            A copy; this estimator is unchanged.
         """
         moved: Any = copy(self)
         arrays = {**self._fitted_arrays(), "history": self.history_}

@@ -1,4 +1,4 @@
-"""What labels say of rows: the components they may come from, or their classes."""
+"""Labels of rows: the components that rows may come from, or their classes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ UNLABELLED = -1
 
 
 def component_labels(y, n_rows, n_components):
-    """(N, K) bool: the components each row may come from; None where y says nothing of them.
+    """(N, K) bool: the components each row may come from; None if y has no information on components.
 
-    scikit-learn hands targets of all kinds to estimators that have no use for them, so what cannot be meant
-    as components is ignored with a warning; with -1 among the labels there is no doubt, and an error.
+    scikit-learn passes targets of all kinds to estimators that do not use them, so a y that cannot mean
+    components is ignored with a warning. If y contains -1, it must mean components, and an error is raised.
     """
     if is_native(y):
         y = to_numpy(y)
@@ -37,7 +37,7 @@ def component_labels(y, n_rows, n_components):
         y = y.astype(bool)
         if not y.any(axis=1).all():
             row = np.flatnonzero(~y.any(axis=1))[0]
-            raise ValueError(f"y allows no component at all for row {row}; allow all where nothing is known")
+            raise ValueError(f"y allows no component for row {row}; allow all components if it is unknown")
         return None if y.all() else y
     if y.dtype.kind == "f" and np.isnan(y).any():
         raise ValueError("y contains NaN; use -1 for rows whose component is not known")
@@ -60,10 +60,10 @@ def component_labels(y, n_rows, n_components):
 
 
 def class_labels(estimator, y, n_rows, classes=None):
-    """Numbers (n_rows,) of the classes in ascending order, -1 for unlabelled rows; and the classes.
+    """Indices (n_rows,) of the sorted classes, -1 for unlabelled rows; and the classes.
 
-    -1 marks rows without a label if there are two other labels at least; else it is a class like any other,
-    so that labels -1 and 1 are what they seem. Among labels that are text, -1 stands for itself.
+    -1 marks unlabelled rows if there are at least two other labels; otherwise it is a class, so that -1 and 1
+    can be used as two classes. If labels are text, "-1" is a class like any other.
     """
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns at the first line outside latently and scikit-learn, which is where the user called us."""
+    """Warn at the first line outside latently and scikit-learn, which is the user's call."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back
@@ -22,7 +22,7 @@ _OURS = ("latently", "sklearn", "contextlib")
 
 @contextmanager
 def unchanged_on_failure(estimator: Any) -> Iterator[None]:
-    """A fit that fails leaves the estimator as it was."""
+    """Restore the estimator if the fit fails."""
     earlier = vars(estimator).copy()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Fitted models in notebooks: scikit-learn's diagram of the parameters, and a small table below it."""
+"""Display of fitted models in notebooks: scikit-learn's diagram, and a small summary table below it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def html(self):
 
 
 def mimebundle(self, **kwargs):
-    """The same for notebooks, which ask for it in this way."""
+    """The same in the form that notebooks request."""
     bundle = BaseEstimator._repr_mimebundle_(self, **kwargs)
     if "text/html" in bundle:
         bundle["text/html"] = html(self)
@@ -50,7 +50,7 @@ def summary_html(model):
 
 
 def summary(model):
-    """What is said of a fitted model, by name."""
+    """Summary of a fitted model: text by title."""
     facts = {"size": ", ".join(_sizes(model))}
     if hasattr(model, "feature_names_in_"):
         facts["features"] = _listed(model.feature_names_in_)
@@ -76,7 +76,7 @@ def summary(model):
 
 
 def _sizes(model):
-    """How many there are of what; an estimator may say it in its own words."""
+    """Sizes of the model in words; an estimator may define its own."""
     if hasattr(model, "_sizes_in_words"):
         return [*model._sizes_in_words(), _counted(model.n_features_in_, "feature")]
     sizes = []

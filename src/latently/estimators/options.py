@@ -1,11 +1,9 @@
 """Constructor parameters, declared once.
 
-An estimator is a dataclass: a parameter is a field, and a base class that several models share declares
-theirs for all of them, with their documentation in the section `Parameters` of its docstring. `@estimator`
-makes the constructor, with the signature that scikit-learn reads, and puts those paragraphs where the
-docstring of the model says `{options}`; fitted attributes that a base documents replace `{attributes}`. A
-subclass that declares a field again changes its default; declared as `ClassVar`, the field is no longer a
-parameter.
+An estimator is a dataclass whose fields are its parameters. A base class declares and documents those that
+several models share. `@estimator` creates the constructor with the signature that scikit-learn reads, and
+replaces `{options}` and `{attributes}` in a model's docstring by the entries of its base classes. A subclass
+may declare a field again to change its default, or as `ClassVar` to remove the parameter.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ def option(*, default: Any, check: Callable[..., Any], **limits: Any) -> Any:
 
 
 def check_options(model: Any) -> None:
-    """Holds every parameter of an estimator to the check it was declared with."""
+    """Check every parameter of an estimator with the check it was declared with."""
     for field in dataclasses.fields(model):
         if field.init and "check" in field.metadata:
             field.metadata["check"](field.name, getattr(model, field.name))
@@ -34,7 +32,7 @@ def check_options(model: Any) -> None:
 
 @dataclass_transform(eq_default=False, field_specifiers=(option,))
 def estimator(cls: T) -> T:
-    """Gives a class its constructor, and its docstring the parameters that it inherits."""
+    """Give a class its constructor, and add inherited parameters to its docstring."""
     made: T = dataclasses.dataclass(eq=False, repr=False)(cls)  # type: ignore[assignment]
     made.__init__.__signature__ = _own_first(made)  # type: ignore[misc]
     made.__doc__ = _completed(made)
@@ -50,14 +48,14 @@ def _own_first(cls: type) -> inspect.Signature:
         return parameter.kind, parameter.name not in ("self", *own)
 
     parameters = [
-        parameter.replace(annotation=inspect.Parameter.empty)  # types stand in the documentation
+        parameter.replace(annotation=inspect.Parameter.empty)  # types are in the documentation
         for parameter in sorted(signature.parameters.values(), key=order)
     ]
     return inspect.Signature(parameters)
 
 
 def _completed(cls: type) -> str:
-    """The docstring with `{options}` and `{attributes}` replaced by what base classes say of them."""
+    """The docstring with `{options}` and `{attributes}` replaced by the entries of base classes."""
     doc = inspect.cleandoc(cls.__doc__ or "")
     parameters = {field.name for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     for placeholder, title, known in (
@@ -70,9 +68,9 @@ def _completed(cls: type) -> str:
 
 
 def _inherited(cls: type, doc: str, title: str, known: set[str] | None) -> list[str]:
-    """The entries of a section in the docstrings of base classes that the class does not write itself.
+    """The entries of a docstring section of the base classes that the class does not have itself.
 
-    `known` are the names that count, if not all do.
+    `known` limits them to these names.
     """
     seen = {name for names in _entries(doc, title) for name in names.split(", ")}
     found = []

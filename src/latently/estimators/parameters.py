@@ -30,7 +30,7 @@ class Parameter:
         return tuple(sizes[symbol] for symbol in self.shape)
 
     def checked(self, value: Any, sizes: Mapping[str, int], shown_as: str) -> Any:
-        """What the user gave, broadcast to the shape and checked; errors call it `shown_as`."""
+        """The user's value, broadcast to the shape and validated; errors call it `shown_as`."""
         return self.check(shown_as, parameter(shown_as, value, self.shape_for(sizes)))
 
 
@@ -38,7 +38,7 @@ Table = Sequence[Parameter]
 
 
 def given_starts(model: Any, table: Table, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """The starting values that the user gave, checked, by the name of the fitted attribute."""
+    """The starting values given by the user, validated, by the name of the fitted attribute."""
     return {
         entry.name: entry.checked(getattr(model, entry.init), sizes, entry.init)
         for entry in table
@@ -53,29 +53,29 @@ def fitted_arrays(model: Any, table: Table) -> dict[str, Array]:
 
 
 def store(model: Any, arrays: Mapping[str, Array]) -> None:
-    """Sets fitted attributes in one memory layout, so that models read from files give the same bits."""
+    """Set fitted attributes in one memory layout, so that models read from files give identical results."""
     for name, array in arrays.items():
         setattr(model, f"{name}_", contiguous(array))
 
 
 def set_given(model: Any, table: Table, sizes: Mapping[str, int], given: Mapping[str, Any]) -> None:
-    """Makes parameters of the user's the fitted attributes."""
+    """Store given parameters, validated, as fitted attributes."""
     store(model, {entry.name: entry.checked(given[entry.name], sizes, entry.name) for entry in table})
 
 
 def check_names(table: Table, given: Mapping[str, Any]) -> None:
-    """Whether these are the parameters of the table, no more and no less."""
+    """Raise an error unless these are exactly the parameters of the table."""
     names = {entry.name for entry in table}
     if set(given) != names:
         raise ValueError(f"expected the parameters {sorted(names)}, not {sorted(given)}")
 
 
 def check_shapes(model: Any, table: Table, sizes: Mapping[str, int], purpose: str) -> None:
-    """Whether the model has the shapes that a fit with these sizes would give it."""
+    """Raise an error unless the model has the shapes of a fit with these sizes."""
     for entry in table:
         found, expected = tuple(getattr(model, f"{entry.name}_").shape), entry.shape_for(sizes)
         if found != expected:
             raise ValueError(
                 f"{purpose} needs the shapes of the earlier fit, but {entry.name}_ has shape {found} and "
-                f"would now be {expected}; begin with a new estimator"
+                f"would now have {expected}; use a new estimator"
             )

@@ -1,4 +1,4 @@
-"""What a fit works on: a kernel, and the rows in its frame."""
+"""The problem that a fit solves: a kernel, and the rows in its frame."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from latently.estimators.data import check_summary
 @dataclass(frozen=True)
 class Problem:
     kernel: Kernel
-    data: Any  # core.data.Data, or its relative for Dask
+    data: Any  # core.data.Data, or its counterpart for Dask
     frame: Frame
     summary: Summary
     n_components: int
@@ -44,11 +44,11 @@ class Problem:
         return self.data.sweep(self.frame, floats_per_row=self.floats_per_row, block_size=self.block_size)
 
     def sweep_of(self, block):
-        """Passes over some rows, which are in the user's units."""
+        """Passes over some rows in the user's units."""
         return self._sweep_of(block, self.frame)
 
     def sweep_of_sample(self, sample):
-        """Passes over rows in main memory that are in the frame already."""
+        """Passes over rows in main memory that are already in the frame."""
         return self._sweep_of(self.on_device(sample), None)
 
     def _sweep_of(self, block, frame):
@@ -60,9 +60,10 @@ class Problem:
         return em_step(self.kernel, self.sweep(), self.log_volume)
 
     def with_conditionals(self, step, sweep, log_volume=0.0, *, counted=lambda step: step, last=None):
-        """An EM step, preceded by steps over some parameters with the others fixed, if the kernel has such.
+        """An EM step, preceded by the kernel's conditional steps, if any.
 
-        Only the `last` of these, if that is given.
+        A conditional step updates some parameters with the others fixed. With `last`, only the last `last` of
+        them are taken.
         """
         kernels = self.kernel.conditionals(self.summary.missing)
         for kernel in kernels[::-1][:last]:
@@ -83,9 +84,9 @@ class Problem:
         return mapped(lambda array: like(array, self.frame.shift), record)
 
     def sample(self):
-        """The rows that starts look at, in the frame and in main memory.
+        """The rows that starts are computed from, in the frame and in main memory.
 
-        Ordered by their values along a fixed direction, which depends neither on units nor on an offset.
+        Ordered by their projection on a fixed direction, which depends neither on units nor on an offset.
         """
         rows: Any = self.summary.sample
         block = self.frame.enter(Block(rows.X, rows.weight, rows.allowed).with_observed())
@@ -93,17 +94,17 @@ class Problem:
         return block.take(np.argsort(block.X @ direction, kind="stable"))
 
     def in_main_memory(self):
-        """The same problem for starting values, which are found with NumPy wherever the rows are."""
+        """The same problem for computing starting values, always with NumPy."""
         return replace(self, kernel=self.kernel.in_main_memory(), frame=mapped(to_numpy, self.frame))
 
     @property
     def data_identity(self):
-        """What tells these rows from others, for checkpoints."""
+        """Identifies these rows, for checkpoints."""
         return f"{self.summary.n_rows} rows, {self.summary.content}"
 
 
 def summarised(model, data, sample_size):
-    """What two passes over the rows tell before a fit; an error if nothing can be learnt from them."""
+    """Summary of the rows, computed in two passes before a fit; an error if they are unsuitable."""
     sweep = data.sweep(None, floats_per_row=3 * data.n_features, block_size=model.block_size)
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported by the check
         summary = summarise(sweep, sample_size)

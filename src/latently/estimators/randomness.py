@@ -1,4 +1,4 @@
-"""Seeds of all kinds that users pass: integers, generators old and new, or None."""
+"""`random_state` in all accepted forms: an integer, a Generator, a RandomState or None."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from latently.estimators.rows import in_main_memory
 
 
 def as_generator(random_state: Any) -> np.random.Generator:
-    """A NumPy Generator; one that is given is used as it is, and so moves on."""
+    """A NumPy Generator; a given one is used itself, so its state advances."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     check_seed("random_state", random_state)
@@ -24,7 +24,7 @@ def as_generator(random_state: Any) -> np.random.Generator:
 
 
 def as_random_state(random_state: Any) -> np.random.RandomState:
-    """The older kind, which scikit-learn's own functions take."""
+    """A NumPy RandomState, as scikit-learn's functions need it."""
     if isinstance(random_state, np.random.Generator):
         return np.random.RandomState(random_state.integers(2**32, size=4, dtype=np.uint32))
     check_seed("random_state", random_state)

@@ -1,4 +1,4 @@
-"""Methods with a result for every row: blocks, devices and output files, one path for all models."""
+"""Row-wise methods of all models: blocks, devices and output files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Fn = Callable[..., Array]
 
 
 def for_method(method: str) -> Callable[[Fn], Fn]:
-    """Says which public method a function of blocks serves, for its errors."""
+    """Decorate a function of blocks with the public method that uses it, for error messages."""
 
     def mark(fn: Fn) -> Fn:
         fn.method = method  # type: ignore[attr-defined]
@@ -52,12 +52,12 @@ def rows_over(
 
 
 def quietly(fn: Fn, *args: Any) -> Array:
-    with np.errstate(over="ignore", invalid="ignore"):  # rows far away: log density -inf
+    with np.errstate(over="ignore", invalid="ignore"):  # distant rows have log density -inf
         return fn(*args)
 
 
 def finite_only(fn: Fn, *args: Any) -> Array:
-    """For rows that were not checked before."""
+    """`fn`, with an error for infinite entries, for rows that were not validated before."""
     *_, block = args
     xp = namespace(block.X)
     if is_floating(block.X) and bool(xp.any(xp.isinf(block.X))):

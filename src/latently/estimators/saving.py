@@ -1,16 +1,17 @@
-"""Fitted estimators as a header and named arrays, and back: the one way to files for all models.
+"""Fitted estimators as a header and named arrays, and back: how all models are saved.
 
-What a file holds of an estimator:
+Contents of a file:
 
-    class, hyper-parameters      plain values of JSON; arrays and estimators among them likewise
-    fitted.NAME                  the arrays of `_fitted_arrays()`, taken back by `_set_fitted_arrays`
-    exact.NAME                   the same with more digits, for models that keep such (`_exact_arrays`)
+    class, hyper-parameters      JSON values; hyper-parameters may also be arrays or estimators
+    fitted.NAME                  the arrays of `_fitted_arrays()`, restored by `_set_fitted_arrays`
+    exact.NAME                   parameters in full precision, for models that keep them (`_exact_arrays`)
     fit                          history, iterations, convergence
-    more                         further plain values (`_more_header`)
-    parts                        what the estimator is made of (`_parts`): fitted estimators, tensors of a
-                                 torch module by name, or lists of such, up to a limited depth
+    more                         further JSON values (`_more_header`)
+    parts                        nested parts (`_parts`): fitted estimators, named tensors of a torch module,
+                                 or lists of these, up to a limited depth
 
-An estimator has `_fitted_arrays`, `_set_fitted_arrays` and `_check_options`; the other methods are optional.
+An estimator implements `_fitted_arrays`, `_set_fitted_arrays` and `_check_options`; the other methods are
+optional.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ _MOST_PARTS = 100_000
 def save(self: Any, path: str | os.PathLike[str]) -> None:
     """Write the fitted estimator to a file that `latently.load` reads.
 
-    The file holds arrays and text only: reading it never runs code.
+    The file holds only arrays and text: reading it never runs code.
 
     Parameters
     ----------
     path : str or path-like
-        Where to write; an existing file is replaced in one go.
+        Where to write; an existing file is replaced atomically.
     """
     left_out: set[str] = set()
     header, arrays = _described(self, left_out)
     for name in sorted(left_out):
-        warn_user(f"{name} cannot be written to a file and is left out")
+        warn_user(f"{name} cannot be written to a file and is not saved")
     io.write(path, header, arrays)
 
 
@@ -54,7 +55,7 @@ def save(self: Any, path: str | os.PathLike[str]) -> None:
 
 
 def _described(estimator: Any, left_out: set[str], level: int = 0) -> tuple[dict[str, Any], Arrays]:
-    """Header and arrays of a fitted estimator; names of hyper-parameters that no file can hold."""
+    """Header and arrays of a fitted estimator; adds names of hyper-parameters that cannot be saved."""
     header, arrays = _described_settings(estimator, left_out, level)
     fitted, exact = estimator._fitted_arrays(), _optional(estimator, "_exact_arrays")
     arrays |= {f"fitted.{name}": to_numpy(array) for name, array in fitted.items()}
@@ -87,9 +88,9 @@ class Tensors:
 
 
 def _described_part(part: Any, left_out: set[str], level: int) -> tuple[dict[str, Any], Arrays]:
-    """A node of the tree of parts: an estimator, tensors, or a list or dict of nodes; None is nothing."""
+    """A node of the tree of parts: an estimator, tensors, a list or dict of nodes, or None."""
     if level > _MOST_LEVELS:
-        raise ValueError(f"the estimator has parts within parts to more than {_MOST_LEVELS} levels")
+        raise ValueError(f"the estimator has parts nested deeper than {_MOST_LEVELS} levels")
     if part is None:
         return {"kind": "none"}, {}
     if isinstance(part, Tensors):
@@ -110,14 +111,14 @@ def _described_part(part: Any, left_out: set[str], level: int) -> tuple[dict[str
 
 
 def _described_settings(estimator: Any, left_out: set[str], level: int) -> tuple[dict[str, Any], Arrays]:
-    """Class and hyper-parameters, of which some are arrays and some estimators."""
+    """Class and hyper-parameters, some of which may be arrays or estimators."""
     ours = hasattr(estimator, "_fitted_arrays") and type(estimator).__module__.startswith("latently.")
     if not ours:
         raise TypeError(
-            f"{type(estimator).__name__} is not a class of latently, so latently.load cannot know it"
+            f"{type(estimator).__name__} is not a class of latently, so latently.load cannot read it"
         )
     if level > _MOST_LEVELS:
-        raise ValueError(f"the estimator holds others to more than {_MOST_LEVELS} levels")
+        raise ValueError(f"the estimator has estimators nested deeper than {_MOST_LEVELS} levels")
     arrays: Arrays = {}
     plain: dict[str, Any] = {}
     estimators: dict[str, Any] = {}
@@ -148,7 +149,7 @@ def _may_be_array(hyper_parameter: str) -> bool:
 
 
 def _are_sizes(value: Any) -> bool:
-    """Whether this is a sequence of integers, or of such sequences: numbers of components, layer by layer."""
+    """Whether this is a sequence of integers, or of such sequences: numbers of components per layer."""
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iu" and value.ndim in (1, 2)
     return isinstance(value, (list, tuple)) and all(
@@ -166,11 +167,11 @@ def _as_lists(value: Any) -> Any:
 # -- from a file --------------------------------------------------------------------------------------
 
 
-ClassNamed = Callable[[Any], Any]  # the class for a name that stands in a header
+ClassNamed = Callable[[Any], Any]  # class name in a header -> class
 
 
 def rebuild(class_named: ClassNamed, header: dict[str, Any], arrays: Arrays) -> Any:
-    """The estimator that a header and its arrays describe; a ValueError or the like if they describe none."""
+    """The estimator described by a header and its arrays; an error such as ValueError if they are invalid."""
     _require(_count_parts(header) <= _MOST_PARTS, f"it has more than {_MOST_PARTS} parts")
     return _rebuilt(class_named, header, arrays, 0)
 
@@ -183,9 +184,7 @@ def _rebuilt(class_named: ClassNamed, header: dict[str, Any], arrays: Arrays, le
     estimator._check_options()
     if "parts" in header or groups["parts"]:
         parts = _rebuilt_part(class_named, header.get("parts"), groups["parts"], level + 1)
-        _require(
-            isinstance(parts, dict) and hasattr(estimator, "_set_parts"), "it has parts that are not known"
-        )
+        _require(isinstance(parts, dict) and hasattr(estimator, "_set_parts"), "it has unknown parts")
         estimator._set_parts(**parts)
     else:
         _require(not hasattr(estimator, "_set_parts"), "its parts are missing")
@@ -194,7 +193,7 @@ def _rebuilt(class_named: ClassNamed, header: dict[str, Any], arrays: Arrays, le
         _require(getattr(estimator, f"{name}_").shape == array.shape, f"{name} has shape {array.shape}")
     if groups["exact"]:
         known = hasattr(estimator, "_set_exact_arrays")
-        _require(known, f"it has arrays that are not known: {sorted(groups['exact'])}")
+        _require(known, f"it has unknown arrays: {sorted(groups['exact'])}")
         estimator._set_exact_arrays(**groups["exact"])
     if hasattr(estimator, "history_"):
         _set_history(estimator, header, groups["fit"])
@@ -204,7 +203,7 @@ def _rebuilt(class_named: ClassNamed, header: dict[str, Any], arrays: Arrays, le
     _require(isinstance(more, dict))
     if more or hasattr(estimator, "_set_more"):
         known = hasattr(estimator, "_set_more")
-        _require(known, f"its header has entries that are not known: {sorted(more)}")
+        _require(known, f"its header has unknown entries: {sorted(more)}")
         estimator._set_more(**more)
     names = header["feature_names"]
     if names is not None:
@@ -215,8 +214,8 @@ def _rebuilt(class_named: ClassNamed, header: dict[str, Any], arrays: Arrays, le
 
 
 def _rebuilt_part(class_named: ClassNamed, node: Any, arrays: Arrays, level: int) -> Any:
-    """What a node of the tree of parts describes."""
-    _require(level <= _MOST_LEVELS, f"it has parts within parts to more than {_MOST_LEVELS} levels")
+    """The part described by a node of the tree of parts."""
+    _require(level <= _MOST_LEVELS, f"it has parts nested deeper than {_MOST_LEVELS} levels")
     _require(isinstance(node, dict) and isinstance(node.get("kind"), str), "its parts are not described")
     kind = node["kind"]
     if kind == "none":
@@ -239,7 +238,7 @@ def _rebuilt_part(class_named: ClassNamed, node: Any, arrays: Arrays, level: int
 
 
 def _count_parts(node: Any) -> int:
-    """Nodes of the tree of parts; without recursion, which a file could exhaust."""
+    """Number of nodes of the tree of parts; not recursive, so a file cannot exceed the recursion limit."""
     count, waiting = 0, [node]
     while waiting and count <= _MOST_PARTS:
         here = waiting.pop()
@@ -252,8 +251,8 @@ def _count_parts(node: Any) -> int:
 
 
 def _rebuilt_settings(class_named: ClassNamed, header: Any, arrays: Arrays, level: int) -> Any:
-    """An estimator that is not fitted."""
-    _require(level <= _MOST_LEVELS, f"it holds estimators to more than {_MOST_LEVELS} levels")
+    """The estimator, not fitted yet."""
+    _require(level <= _MOST_LEVELS, f"it has estimators nested deeper than {_MOST_LEVELS} levels")
     plain, described = header["hyper_parameters"], header.get("hyper_estimators", {})
     _require(isinstance(plain, dict) and isinstance(described, dict))
     _require(not any(isinstance(value, dict) for value in plain.values()))
@@ -281,11 +280,11 @@ def _set_history(estimator: Any, header: dict[str, Any], arrays: Arrays) -> None
 
 
 def _groups(arrays: Arrays, names: tuple[str, ...]) -> dict[str, Arrays]:
-    """Arrays by what stands before the first point of their key."""
+    """Arrays by the part of their key before the first dot."""
     groups: dict[str, Arrays] = {name: {} for name in names}
     for key, array in arrays.items():
         group, _, rest = key.partition(".")
-        _require(group in groups, f"it has an array {key!r} that is not known")
+        _require(group in groups, f"it has an unknown array {key!r}")
         groups[group][rest] = array
     return groups
 
@@ -296,6 +295,6 @@ def _check_numbers(arrays: Arrays) -> None:
             raise ValueError(f"{name} must hold finite numbers in float64")
 
 
-def _require(condition: Any, message: str = "its header does not fit its arrays") -> None:
+def _require(condition: Any, message: str = "its header does not match its arrays") -> None:
     if not condition:
         raise ValueError(message)

@@ -1,4 +1,4 @@
-"""How several starts are compared: on a sample of the rows, by short runs."""
+"""How several starts are compared: by short runs on a sample of the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Factorisations of matrices: rows as sums of parts."""
+"""Matrix factorisations: rows as weighted sums of components."""
 
 from latently.factorization.binary import BNMF, BinarySparseCoding
 from latently.factorization.nmf import NMF

@@ -1,4 +1,4 @@
-"""Factorisations with causes that are on or off: binary NMF, and binary sparse coding."""
+"""Factorisations with binary latent units: binary NMF, and binary sparse coding."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from latently.estimators.rows import for_method, in_main_memory, rows_of
 from latently.estimators.starts import SHORT_RUN, rows_for_start
 from latently.factorization.candidates import Candidates, WithCandidates
 
-_MOST_STATES = 2**18  # of which a table is made
+_MOST_STATES = 2**18  # that are tabulated
 _FEWEST_CANDIDATES = 8
 _STARTS = 8
 _ROWS_FOR_NMF = 2000
@@ -72,43 +72,44 @@ def _check_probability(name, array):
 class _BinaryFactorization(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, IterativeEstimator
 ):
-    """All but the noise; a leaf writes `_noise`.
+    """Everything but the noise; a concrete model implements `_noise`.
 
     Parameters
     ----------
     truncation : int, optional
-        Most units that may be on at once in a row. Without it all states count, which is feasible for a dozen
-        units.
+        Maximum number of units that may be on in a row. By default all states are used, which is feasible for
+        a dozen units.
     truncation_rule : {"proper", "conditional", "source"}, default="proper"
-        What is maximised under truncation. "proper": a lower bound of the likelihood, the sum over the states
-        left. "conditional": the likelihood of a prior that has no other states, which is right if no row has
-        more causes. "source": posteriors that are normalised over states with one unit more, as in the source
-        of the model, so that rows with too many causes count less; its objective may fall.
+        The objective under truncation. "proper": a lower bound of the likelihood, the sum over the remaining
+        states. "conditional": the likelihood under a prior restricted to the remaining states, which is
+        correct if no row has more active units. "source": posteriors normalised over states with one more
+        unit, as in the original publication, so that rows with too many active units get less weight; its
+        objective may decrease.
     candidates : int, "auto" or None, default="auto"
-        Under truncation, units of each row that may be on, chosen by how much of them is there: for many
-        units. They are chosen anew now and then, for rows to which that gives a higher objective. "auto" is
-        None, all units, as long as these have few states.
+        Number of units of each row that may be on under truncation, for models with many units. They are
+        selected by how strongly they are present in the row, and updated from time to time in rows whose
+        objective increases. "auto" is None (all units) as long as these have few states.
     per_unit : bool, default=False
-        Whether each unit has a probability of its own.
+        Whether each unit has its own activation probability.
     annealing : int, default=0
-        Noisy EM steps after each start, with noise on the weights that decreases to zero.
+        Number of EM steps after each start with noise on the weights that decreases to zero.
     n_init : int or "auto", default="auto"
-        Number of starts: after a few EM steps on a sample of the rows the better half continues, and so on
-        until one is left. "auto" is 8.
+        Number of random starts. After a few EM steps on a sample of the rows the better half continues, and
+        so on until one is left. "auto" is 8.
     components_init, activation_probability_init, noise_init : array-like, optional
-        Starting values in the shape of the fitted attributes, or anything that broadcasts to it. Those given
-        replace our own; if all are given, EM begins from exactly these.
+        Starting values in the shape of the fitted attributes, or anything that broadcasts to it. They replace
+        the computed starting values; if all are given, EM starts from exactly these.
 
     Attributes
     ----------
     n_iter_ : int
         EM steps taken.
     n_passes_ : int
-        Passes over the data in these; with "squarem" a step takes up to three.
+        Passes over the data in these steps; with "squarem" a step takes up to three.
     converged_ : bool
     history_ : ndarray of shape (n_iter + 1,)
-        Objective per row of the starting values and after every step: the log-likelihood, or under truncation
-        what `truncation_rule` says. But for the rule "source" it never falls.
+        Objective per row at the starting values and after every step: the log-likelihood, or under truncation
+        the objective of `truncation_rule`. Except for the rule "source" it never decreases.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -130,7 +131,7 @@ class _BinaryFactorization(
     bic, aic = criteria.bic, criteria.aic
 
     def _noise(self, summary):
-        """The noise of rows with these moments, or of a fitted model if there are none."""
+        """The noise model for rows with these moments, or of a fitted model if `summary` is None."""
         raise NotImplementedError
 
     def __sklearn_tags__(self):
@@ -150,23 +151,23 @@ class _BinaryFactorization(
         given = self.candidates is not None and self.candidates != "auto"
         if given and self.truncation is not None and self.candidates < self.truncation:
             raise ValueError(
-                f"candidates={self.candidates} must not be fewer than truncation={self.truncation}"
+                f"candidates={self.candidates} must not be smaller than truncation={self.truncation}"
             )
         if self._n_candidates() is not None and self.truncation_rule == "source":
-            raise ValueError('candidates need another truncation_rule than "source"')
+            raise ValueError('candidates cannot be used with truncation_rule="source"')
         if self._n_candidates() is None:
             most = self.n_components if self.truncation is None else self.truncation + 1
             self._check_listable(most, "set `truncation`, or a smaller one")
 
     def _n_candidates(self):
-        """How many units of a row may be on; None if states are listed for all."""
+        """The number of candidate units per row; None if the states of all units are listed."""
         if self.truncation is None or self.candidates is None:
             return None
         if self.candidates != "auto":
             return self.candidates if self.candidates < self.n_components else None
         chosen = min(self.n_components, max(_FEWEST_CANDIDATES, 2 * self.truncation + 2))
         D = getattr(self, "n_features_in_", 1)
-        # in nanoseconds a row, measured: of states that all rows share, and of those a row has to itself
+        # measured cost in nanoseconds per row: of states shared by all rows, and of states of single rows
         listed = n_states(self.n_components, self.truncation)
         listing_is_dearer = 13 * D * n_states(chosen, self.truncation) < (6 + 0.08 * D) * listed
         return chosen if (listing_is_dearer or listed > _MOST_STATES) and chosen < self.n_components else None
@@ -175,7 +176,7 @@ class _BinaryFactorization(
         if n_states(self.n_components, most_on) > _MOST_STATES:
             raise ValueError(
                 f"n_components={self.n_components} units have {n_states(self.n_components, most_on)} states, "
-                f"more than can be listed; {cure}"
+                f"too many to enumerate; {cure}"
             )
 
     # -- fitting --------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ class _BinaryFactorization(
         keep_result(self, problem, self._with_candidates(problem) if by_rows else self._with_all(problem))
 
     def _with_all(self, problem):
-        """EM over the same states for all rows; mini-batches choose candidates whenever they see a row."""
+        """EM over the same states for all rows; mini-batches select candidates at every visit of a row."""
         return fit_em(
             self,
             problem,
@@ -231,14 +232,14 @@ class _BinaryFactorization(
         )
 
     def _sample_size(self):
-        """Rows to keep for the starts; with starting values given, what identifies a checkpoint's data."""
+        """Rows to keep for the starts; with given starting values only those that identify a checkpoint."""
         given = all(getattr(self, entry.init) is not None for entry in self._parameters())
         if given or (self.warm_start and hasattr(self, "history_")):
             return 0 if self.checkpoint is None else 2
         return rows_for_start(self.n_components)
 
     def _check_values(self, data):
-        """Whether the noise can have made such rows."""
+        """Raise an error or warn if the noise model does not allow such rows."""
 
     def _problem_of_fitted(self, data):
         fitted = self._fitted_model()
@@ -268,7 +269,7 @@ class _BinaryFactorization(
         return best_start(step, starts, n_steps=2 * SHORT_RUN, stop=relative(self.tol))
 
     def _random_start(self, sample, rng, i, given):
-        """In turn the parts that NMF finds, parts of rows, and random weights about the mean row."""
+        """Alternates between components from NMF, parts of rows, and random weights around the mean row."""
         H, X, weight = self.n_components, sample.X, sample.weight
         share = weight / weight.sum()
         mean, on = share @ X, min(0.5, max(1.0 / H, 0.2))
@@ -284,7 +285,7 @@ class _BinaryFactorization(
         return self._kernel().clamped(self._to_kernel({**ours, **given}))
 
     def _parts_of_nmf(self, X, rng):
-        """(H, D) the parts of an NMF, as strong as they are where they are strong."""
+        """(H, D) components of an NMF, scaled to their strength in rows where they are strong."""
         from sklearn.decomposition import NMF  # here, because it takes a tenth of a second
 
         with warnings.catch_warnings():
@@ -300,7 +301,7 @@ class _BinaryFactorization(
         return {}
 
     def _annealed(self, step, params, rng):
-        """After `annealing` EM steps with noise on the weights that decreases to zero."""
+        """Parameters after `annealing` EM steps with noise on the weights that decreases to zero."""
         for i in range(self.annealing):
             params = step(params).next_params()
             size = 0.5 * (1.0 - (i + 1) / self.annealing)
@@ -310,7 +311,7 @@ class _BinaryFactorization(
         return params
 
     def _example(self, problem):
-        """Parameters of the right shapes, to read a checkpoint with."""
+        """Parameters of the right shapes, for reading a checkpoint."""
         sizes = self._sizes(problem.data.n_features)
         halves = {entry.name: np.full(entry.shape_for(sizes), 0.5) for entry in self._parameters()}
         return problem.on_device(self._to_kernel(halves))
@@ -355,11 +356,11 @@ class _BinaryFactorization(
         return rows_of(self, X, probabilities_on, out=out)
 
     def predict_codes(self, X, *, out=None):
-        """The most probable state of the units of each row, (n_samples, n_components) of zeros and ones."""
+        """Most probable state of the units for each row, (n_samples, n_components) of zeros and ones."""
         return rows_of(self, X, codes, out=out)
 
     def reconstruct(self, X, *, out=None):
-        """The rows without their noise: their expectation, (n_samples, n_features)."""
+        """Noise-free rows: their posterior expectation, (n_samples, n_features)."""
         return rows_of(self, X, expected, out=out)
 
     def inverse_transform(self, X):
@@ -368,15 +369,15 @@ class _BinaryFactorization(
         S = check_array(X, dtype=np.float64, input_name="X")
         if S.shape[1] != self.n_components:
             raise ValueError(
-                f"X has {S.shape[1]} columns, but there are n_components={self.n_components} units"
+                f"X has {S.shape[1]} columns, but the model has n_components={self.n_components}"
             )
         return S @ to_numpy(self.components_)
 
     def score_samples(self, X, *, out=None):
-        """Log density of each row, over all states of the units that the model has.
+        """Log density of each row, summed over all states of the units.
 
-        These are all, but for the rule "conditional", whose prior has none beyond the truncation. Where
-        there are too many to be listed, there is only `bound`.
+        For the rule "conditional" the prior is restricted to the states within the truncation. If there are
+        too many states to enumerate, an error is raised; use `bound`.
 
         Returns
         -------
@@ -385,13 +386,13 @@ class _BinaryFactorization(
         check_is_fitted(self)
         has_all = self.truncation is None or self.truncation_rule != "conditional"
         most = self.n_components if has_all else self.truncation
-        self._check_listable(most, "score_samples adds up all states; use `bound`")
+        self._check_listable(most, "score_samples sums over all states; use `bound`")
         return rows_of(self, X, exact_scores, out=out)
 
     def bound(self, X, *, out=None):
-        """What the fit maximises, for each row: the log density, or what truncation leaves, (n_samples,).
+        """The objective of the fit for each row, (n_samples,).
 
-        With the rule "proper" it is a lower bound of the log density.
+        Without truncation it is the log density; with the rule "proper" it is a lower bound of it.
         """
         return rows_of(self, X, objectives, out=out)
 
@@ -409,7 +410,7 @@ class _BinaryFactorization(
         ----------
         n_samples : int, default=1
         random_state : int, Generator, RandomState or None
-            Seed of this draw; the estimator's `random_state` is that of `fit`.
+            Seed of this draw; the estimator's `random_state` is used by `fit` only.
 
         Returns
         -------
@@ -423,28 +424,29 @@ class _BinaryFactorization(
         return tuple(like(array, fitted.place) for array in drawn)
 
     def n_parameters(self):
-        """Number of free parameters: weights, and probabilities of the units."""
+        """Number of free parameters: weights and activation probabilities."""
         check_is_fitted(self)
         return self.n_components * self.n_features_in_ + (self.n_components if self.per_unit else 1)
 
 
 @estimator
 class BNMF(_BinaryFactorization):
-    """Binary NMF: counts as sums of causes that are on or off.
+    """Binary NMF: counts as sums of binary causes.
 
     Each of H units is on with probability pi, s_h ~ Bernoulli(pi), and x_d ~ Poisson(sum_h s_h w_hd): parts
-    that are there or not, as against NMF's parts of any strength. Fitted by EM over the states of the units,
-    all 2^H or, with `truncation`, those with few units on.
+    are present or absent, while in NMF they have any strength. Fitted by EM over the states of the units, all
+    2^H or, with `truncation`, those with few units on.
 
     Parameters
     ----------
     n_components : int, default=1
         Number of units H.
     m_step : {"exact", "least_squares"}, default="exact"
-        How weights move: by the step of EM, which never lowers the likelihood, or by least squares with
-        negative weights set to zero, as in the source.
+        Update of the weights: the exact EM step, which never decreases the likelihood, or least squares with
+        negative weights set to zero, as in the original publication.
     weight_floor : float, default=1e-6
-        No weight falls below this fraction of the mean of X, so that no count is impossible.
+        Lower bound of the weights, as a fraction of the mean of X, so that every count has non-zero
+        probability.
     {options}
 
     Attributes
@@ -501,24 +503,24 @@ class BNMF(_BinaryFactorization):
             )
         if found.fractions:
             warn_user(
-                "X holds numbers that are no counts, for which the Poisson formula is not a density; round X "
-                "if log-likelihoods matter"
+                "X holds numbers that are not counts, for which the Poisson formula is not a density; round "
+                "X if log-likelihoods matter"
             )
 
 
 @estimator
 class BinarySparseCoding(_BinaryFactorization):
-    """Binary sparse coding: rows as sums of causes that are on or off, with Gaussian noise.
+    """Binary sparse coding: rows as sums of binary causes, with Gaussian noise.
 
-    Each of H units is on with probability pi, and x ~ N(sum_h s_h w_h, sigma^2 I). The relative of `BNMF` for
-    data that are not counts; weights may be negative.
+    Each of H units is on with probability pi, and x ~ N(sum_h s_h w_h, sigma^2 I). The counterpart of `BNMF`
+    for data that are not counts; weights may be negative.
 
     Parameters
     ----------
     n_components : int, default=1
         Number of units H.
     noise_floor : float, default=1e-6
-        The noise variance does not fall below this fraction of the mean variance of the features.
+        Lower bound of the noise variance, as a fraction of the mean variance of the features.
     {options}
 
     Attributes
@@ -574,7 +576,7 @@ class BinarySparseCoding(_BinaryFactorization):
         return super()._from_kernel(params) | {"noise_variance": params.noise_variance}
 
     def n_parameters(self):
-        """Number of free parameters: weights, probabilities of the units and the noise variance."""
+        """Number of free parameters: weights, activation probabilities and the noise variance."""
         return super().n_parameters() + 1
 
 
@@ -584,7 +586,7 @@ class BinarySparseCoding(_BinaryFactorization):
 @dataclass(frozen=True)
 class Values:
     lowest: float
-    fractions: bool  # whether any is not a whole number
+    fractions: bool  # whether any is not an integer
 
 
 def kinds_of_values(block):

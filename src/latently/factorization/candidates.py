@@ -1,8 +1,8 @@
-"""EM with candidates: each row has a few units that may be on, which are chosen anew now and then.
+"""EM with candidates: each row has a few units that may be on, selected again from time to time.
 
-Between two choices a step is one of EM with the candidates fixed, over params alone. Candidates are chosen
-anew every few iterations, and wherever the objective hardly improves any more, for rows to which that gives a
-higher objective. A fit ends only where a new choice brings no more. A choice costs two passes over the rows.
+Between two selections candidates are fixed and EM updates the parameters alone. Candidates are selected again
+every few iterations, and whenever the objective hardly improves, for rows whose objective increases. A fit
+converges only if a new selection brings no improvement. A selection costs two passes over the rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from latently.distributions.binary_causes import better_candidates
 from latently.estimators.problem import Problem
 from latently.estimators.rows import in_main_memory
 
-_ROUND = 10  # iterations until candidates are chosen anew
+_ROUND = 10  # iterations between two selections of candidates
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class WithCandidates:
 
     params: Any
     allowed: Any  # (N, H) bool
-    age: int = 0  # iterations since they were chosen
-    last: float = -math.inf  # the objective one iteration before
+    age: int = 0  # iterations since the last selection
+    last: float = -math.inf  # the objective of the previous iteration
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """How candidates are chosen, for the rows of a fit."""
+    """Selection of candidates for the rows of a fit."""
 
     problem: Problem
     stop: StopRule
@@ -44,7 +44,7 @@ class Candidates:
         return WithCandidates(params, self._chosen(params, None))
 
     def step(self) -> Callable[[WithCandidates], Step[WithCandidates]]:
-        """The step of EM, with a new choice of candidates where one is due."""
+        """The EM step, with a new selection of candidates when one is due."""
         last: tuple[Any, Any] = None, None
 
         def em_step(here: WithCandidates) -> Step[Any]:
@@ -74,7 +74,7 @@ class Candidates:
         return squarem(step, self.problem.kernel) if self.accelerate else step
 
     def _chosen(self, params: Any, allowed: Any) -> Any:
-        """(N, H) bool: new candidates for the rows that gain by them."""
+        """(N, H) bool: new candidates for the rows whose objective increases."""
         problem = self._problem_with(allowed)
         density = problem.kernel.prepare(params)
         rows = problem.sweep().rows(better_candidates, problem.kernel, density)

@@ -1,9 +1,9 @@
-"""What factorisations of one family share: rows are sources times components.
+"""Base of the linear factorisations: rows are sources times components.
 
     X ~ S A + offset,     cost = || X - S A - offset ||^2
 
-n rows, r components. They differ in what S and A may be: vector quantisation has one source that is on,
-PCA orthonormal components about the mean, NMF no negative entries.
+n rows, r components. They differ in the constraints on S and A: in vector quantisation every row has exactly
+one source that is on, PCA has orthonormal components around the mean, NMF non-negative entries.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from latently.estimators.checks import LARGEST, check_weights
 
 
 class LinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """For estimators with `components_` (r, D) and `transform`, which gives the sources (n, r)."""
+    """Mixin for estimators with `components_` (r, D) and `transform`, which returns the sources (n, r)."""
 
     def _offset(self):
-        """What is added to every row: 0, or the mean (D,)."""
+        """The constant added to every row: 0, or the mean (D,)."""
         return 0.0
 
     @property
@@ -28,15 +28,17 @@ class LinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return len(self.components_)
 
     def inverse_transform(self, X):
-        """Rows (n_samples, n_features) made of the sources X (n_samples, n_components)."""
+        """Rows (n_samples, n_features) for given sources X (n_samples, n_components)."""
         check_is_fitted(self)
         S = check_array(X, dtype=np.float64, input_name="X")
         if S.shape[1] != len(self.components_):
-            raise ValueError(f"X has {S.shape[1]} columns, but there are {len(self.components_)} components")
+            raise ValueError(
+                f"X has {S.shape[1]} columns, but the model has {len(self.components_)} components"
+            )
         return S @ self.components_ + self._offset()
 
     def reconstruct(self, X):
-        """The rows of X as the components make them, (n_samples, n_features)."""
+        """Rows reconstructed from their sources, (n_samples, n_features)."""
         return self.inverse_transform(self.transform(X))
 
     def squared_error(self, X, sample_weight=None):
@@ -46,7 +48,7 @@ class LinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         ----------
         X : array-like of shape (n_samples, n_features)
         sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts.
+            Weight of each row.
 
         Returns
         -------
@@ -60,9 +62,9 @@ class LinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
 
 def distinct_rows(X, sample_weight):
-    """Rows that count, each once, and their total weights, in an order of their own.
+    """Distinct rows with positive weight and their total weights, in sorted order.
 
-    So a weight of two is the same as a row twice, and chance draws the same rows whatever their order.
+    So a weight of two is equivalent to repeating a row, and random draws do not depend on the order of rows.
     """
     weight = np.ones(len(X)) if sample_weight is None else check_weights(sample_weight, len(X))
     X, weight = X[weight > 0], weight[weight > 0]

@@ -36,7 +36,7 @@ from latently.factorization.linear import LinearFactorization
 from latently.factorization.sweeps import NonnegativeSweeps, place_of
 
 _LOSSES = {"frobenius": ("hals", "mu"), "kl": ("mu",)}
-_SHORT_RUN = 10  # sweeps of every start before the better ones go on
+_SHORT_RUN = 10  # sweeps of every start before the better ones continue
 _LARGEST, _LARGEST_SINGLE = 1e150, 1e15  # whose squares are still finite
 
 COST = Objective("cost", direction=-1, remedy="rescale the data")
@@ -44,63 +44,64 @@ COST = Objective("cost", direction=-1, remedy="rescale the data")
 
 @estimator
 class NMF(LinearFactorization, IterativeEstimator):
-    """Non-negative matrix factorisation: rows as sums of parts, X ~ S A with no negative entry.
+    """Non-negative matrix factorisation: X ~ S A with non-negative S and A.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of parts r; None is one for each feature.
+        Number of components r; None uses the number of features.
     loss : {"frobenius", "kl"}, default="frobenius"
-        Half the sum of squares of X - S A, or the Kullback-Leibler divergence sum of x ln(x / sA) - x + sA.
+        Half the sum of squares of X - S A, or the Kullback-Leibler divergence, the sum of
+        x ln(x / sA) - x + sA.
     solver : {"auto", "hals", "mu"}, default="auto"
-        Coordinate descent on activations and components in turn, "hals", or multiplicative updates, "mu".
-        "auto" is "hals" for the Frobenius loss and "mu" for "kl", which has no other.
+        "hals" alternates coordinate descent on activations and components, "mu" uses multiplicative updates.
+        "auto" is "hals" for the Frobenius loss and "mu" for "kl", for which it is the only solver.
     init : {"auto", "nndsvd", "nndsvda", "nndsvdar", "random", "kmeans"}, default="auto"
-        Where components start: at the non-negative parts of singular vectors, with zeros left as they are,
-        replaced by their mean, or by small random numbers; at random; or at the centres of clusters. "auto"
-        is "nndsvd" for "hals", and "nndsvda" for "mu", whose updates never leave zero.
+        Starting values of the components: non-negative parts of singular vectors with zeros kept ("nndsvd"),
+        replaced by the mean of X ("nndsvda") or by small random numbers ("nndsvdar"); random numbers; or
+        cluster centres. "auto" is "nndsvd" for "hals", and "nndsvda" for "mu", which cannot change zeros.
     n_init : int, default=1
-        Number of starts, of which the best continues; those after the first are random.
+        Number of starts, of which the best is used; all after the first are random.
     components_init : array-like of shape (n_components, n_features), optional
         Starting values of the components.
     activations_init : array-like of shape (n_samples, n_components), optional
-        Starting values of the activations, which need `components_init`; computed from the components if
-        only those are given.
+        Starting values of the activations; needs `components_init`. By default they are computed from the
+        components.
     alpha_W : float, default=0.0
     alpha_H : float or "same", default="same"
-        Penalties on activations and on components, as scikit-learn has them: multiplied by the number of
-        features and of rows. `alpha_W` without `alpha_H` has no minimum, because S / c and c A have the same
-        product.
+        Penalties on activations and on components, multiplied by the number of features and of rows as in
+        scikit-learn. With `alpha_W` or `alpha_H` alone the cost has no minimum, because S / c and c A have
+        the same product.
     l1_ratio : float, default=0.0
-        The share of the absolute values in the penalties; that of squares is the rest.
+        The fraction of the L1 norm in the penalties; the rest is squared L2.
     max_iter : int, default=500
         Maximum number of sweeps.
     tol : float, default=1e-5
-        The fit ends when a sweep lowers the cost by less than `tol` times the cost. With 0, exactly
+        The fit stops when a sweep decreases the cost by less than `tol` times the cost. With 0, exactly
         `max_iter` sweeps are made.
     accelerate : {"auto", None}, default="auto"
-        Whether steps are extrapolated, and taken back where the cost would rise: for "hals" with momentum
-        and several passes of descent in each sweep, for "mu" with exponents above one. None makes plain
-        sweeps: one pass over activations, then one over components.
+        Whether steps are extrapolated, and rejected if the cost would increase: "hals" uses momentum and
+        several passes of descent in each sweep, "mu" exponents above one. None uses plain sweeps: one pass
+        over activations, then one over components.
     learning_decay, learning_offset : float, default=0.7 and 10.0
-        How `partial_fit` forgets: batch t has the share (t + learning_offset)^-learning_decay.
+        Step size of `partial_fit`: batch t has weight (t + learning_offset)^-learning_decay.
     callbacks : list of callables, optional
-        Each is called after every sweep with a record (`number`, `objective`, `gain`, `max_iter`), whose
-        objective is the cost and whose gain is by how much it fell, and may return True to end the fit.
+        Called after every sweep with a record (`number`, `objective`, `gain`, `max_iter`), whose objective is
+        the cost and whose gain is its decrease; one that returns True stops the fit.
     {options}
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        A, the parts; each of unit length if there are no penalties.
+        A; each component has unit length if there are no penalties.
     history_ : ndarray of shape (n_sweeps,)
-        The cost after every sweep, penalties included; rows count with their weights. It never rises.
+        Weighted cost after every sweep, including penalties; it never increases.
     reconstruction_err_ : float
         The norm of X - S A, or the square root of twice the divergence, without penalties.
     n_iter_ : int
-        Sweeps.
+        Number of sweeps.
     n_passes_ : int
-        Passes over the rows, those of steps taken back included.
+        Passes over the rows, including those of rejected steps.
     converged_ : bool
     n_components_ : int
     n_features_in_ : int
@@ -109,8 +110,8 @@ class NMF(LinearFactorization, IterativeEstimator):
 
     Notes
     -----
-    NaN marks a missing entry, which the loss leaves out. Sparse matrices of SciPy are used as they are.
-    `transform` minimises the loss over activations alone, which is convex; `fit_transform` gives the same.
+    NaN marks a missing entry, which the loss ignores. SciPy sparse matrices are not converted to dense.
+    `transform` minimises the loss over activations alone, a convex problem; `fit_transform` gives the same.
 
     Examples
     --------
@@ -162,16 +163,16 @@ class NMF(LinearFactorization, IterativeEstimator):
     # -- fitting --------------------------------------------------------------------------------------
 
     def fit(self, X, y=None, sample_weight=None):
-        """Find parts and activations whose products are the rows.
+        """Factorise the rows into activations and components.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), sparse matrix, path or blocks
-            Rows without negative entries. NaN marks a missing entry. Torch tensors on any device, Dask
-            collections and files are read where they are.
+            Non-negative rows. NaN marks a missing entry. Torch tensors stay on their device; Dask collections
+            and files are read block by block.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts; fractions are allowed.
+            Weight of each row; an integer weight is equivalent to repeating the row.
 
         Returns
         -------
@@ -195,13 +196,13 @@ class NMF(LinearFactorization, IterativeEstimator):
         self.__dict__.pop("_online", None)
         self._keep(self._normalised(result.params.shared))
         self.n_iter_, self.converged_, self.n_passes_ = result.n_iter, result.converged, sweeps.passes.count
-        costs = np.maximum(np.array(result.history), 0.0)  # but for rounding
+        costs = np.maximum(np.array(result.history), 0.0)  # negative only by rounding
         self.history_ = like(costs[1:], self.components_)
         loss = result.history[-1] - sweeps.penalties(result.params)
         self.reconstruction_err_ = float(np.sqrt(max(2.0 * loss, 0.0)))
 
     def _normalised(self, components):
-        """Components of unit length, unless penalties determine their scale; activations take up the rest."""
+        """Components of unit length, unless penalties determine their scale."""
         if self.alpha_W > 0:
             return components
         xp = namespace(components)
@@ -209,16 +210,16 @@ class NMF(LinearFactorization, IterativeEstimator):
         return components / xp.where(norms > 0, norms, 1.0)[:, None]
 
     def fit_transform(self, X, y=None, sample_weight=None):
-        """Fit, and return the activations of the rows, (n_samples, n_components), as `transform` would."""
+        """Fit the model and return the activations of the rows, (n_samples, n_components)."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def partial_fit(self, X, y=None, sample_weight=None):
-        """Continue fitting with a batch of rows.
+        """Update the model with a batch of rows.
 
-        Their activations are found for the components so far; sums over all batches, in which older ones
-        count ever less, then give new components. The first batch gives the starting values, so it should
-        hold some rows of every part. A model that was fitted, or read from a file, continues from its
-        components; its sweeps so far count for t.
+        Their activations are computed for the current components; weighted sums over all batches, in which
+        older batches are discounted, then give new components. The first batch determines the starting
+        values, so it should contain all components. A model that was fitted, or read from a file, continues
+        from its components; its earlier sweeps count for t.
 
         Parameters
         ----------
@@ -251,7 +252,9 @@ class NMF(LinearFactorization, IterativeEstimator):
         cost = sweeps.cost(sums, components)
         sums = mapped(lambda array: array / found.weight, loss.kept(sums, components))
         earlier = getattr(self, "_online", None)
-        if earlier is None and self.n_iter_ > 0:  # rows of a fit are gone, but its components explain them
+        if (
+            earlier is None and self.n_iter_ > 0
+        ):  # the rows of the fit are not kept; its components represent them
             earlier = loss.explained(sums, components)
         if earlier is not None:
             share = (self.n_iter_ + self.learning_offset) ** -self.learning_decay
@@ -265,7 +268,7 @@ class NMF(LinearFactorization, IterativeEstimator):
         self.reconstruction_err_ = float(np.sqrt(max(2.0 * cost, 0.0)))
 
     def _start(self, sweeps, found, options, progress):
-        """Where sweeps start, and whether the user interrupted the search for it."""
+        """The starting point, and whether the user interrupted the search for it."""
         data, r = sweeps.data, sweeps.n_components
         place = place_of(data)
         if self.warm_start and hasattr(self, "components_"):
@@ -285,14 +288,14 @@ class NMF(LinearFactorization, IterativeEstimator):
         rng = as_generator(self.random_state)
         sweep = sweeps.over(data)
 
-        def tried():
+        def starting_points():
             for number in range(self.n_init):
                 init = self._init() if number == 0 else "random"
                 components = starts.components(init, sweep, found, r, rng, place)
                 self._check_support(components, found)
                 yield sweeps.start(like(components, place), activations)
 
-        points = progress.starts(tried()) if progress and self.n_init > 1 else tried()
+        points = progress.starts(starting_points()) if progress and self.n_init > 1 else starting_points()
         return best_start(
             sweeps.step, points, n_steps=_SHORT_RUN, stop=options.stop, objective=options.objective
         )
@@ -301,9 +304,8 @@ class NMF(LinearFactorization, IterativeEstimator):
         unreached = (to_numpy(components).sum(axis=0) == 0) & (to_numpy(found.total) > 0)
         if self.loss == "kl" and np.any(unreached):
             raise ValueError(
-                f"all components start at zero in feature {np.argmax(unreached)}, where X is not zero; the "
-                'divergence is infinite there, and stays so: use init="nndsvda", or give components_init '
-                "above zero"
+                f"all components start at zero in feature {np.argmax(unreached)}, where X is not zero, so "
+                'the divergence is and stays infinite; use init="nndsvda", or a positive components_init'
             )
 
     def _init(self):
@@ -329,14 +331,14 @@ class NMF(LinearFactorization, IterativeEstimator):
         )
         if not np.all(np.isfinite(X.data)):
             raise ValueError(
-                "X is sparse and contains NaN or infinity; entries of a sparse matrix are all observed, so "
-                "give a dense array where some are missing"
+                "X is sparse and contains NaN or infinity; missing entries are not supported in sparse "
+                "matrices, so use a dense array"
             )
         weight = None if sample_weight is None else check_weights(sample_weight, X.shape[0])
         return Data(X, weight=weight)
 
     def _totals(self, data):
-        """Sums over all entries, which tell whether the rows can be factorised."""
+        """Sums over all entries; an error if the rows cannot be factorised."""
         sweep = data.sweep(None, floats_per_row=4 * data.n_features, block_size=self.block_size)
         with np.errstate(over="ignore", invalid="ignore"):
             found = sweep.reduce(starts.totals, starts.both)
@@ -350,13 +352,13 @@ class NMF(LinearFactorization, IterativeEstimator):
         largest = _LARGEST_SINGLE if _is_single(data) else _LARGEST
         if not found.largest < largest:
             raise ValueError(
-                f"Input X contains infinity or a value too large: {found.largest:.6g}; rescale X, or give "
-                "float64 where it is float32"
+                f"Input X contains infinity or a value too large: {found.largest:.6g}; rescale X, or use "
+                "float64 instead of float32"
             )
         if 0 < found.largest < 1 / largest:
             raise ValueError(
-                f"X has no entry above {found.largest:.6g}, and squares of such numbers vanish; rescale X, "
-                "or give float64 where it is float32"
+                f"X has no entry above {found.largest:.6g}, whose square underflows; rescale X, or use "
+                "float64 instead of float32"
             )
         seen = to_numpy(found.seen)
         if not np.all(seen > 0):
@@ -387,31 +389,31 @@ class NMF(LinearFactorization, IterativeEstimator):
         check_choice("solver", self.solver, ("auto", *_LOSSES[self.loss]))
         if self.alpha_H != "same" and (self.alpha_H == 0) != (self.alpha_W == 0):
             raise ValueError(
-                f"alpha_W={self.alpha_W} and alpha_H={self.alpha_H}: a penalty on one factor alone has no "
-                'minimum, because the other can take its scale; set both, or alpha_H="same"'
+                f"alpha_W={self.alpha_W} and alpha_H={self.alpha_H}: with a penalty on one factor alone the "
+                'cost has no minimum, because the other can absorb its scale; set both, or alpha_H="same"'
             )
         if self.activations_init is not None and self.components_init is None:
-            raise ValueError("activations_init needs components_init, which says what it activates")
+            raise ValueError("activations_init needs components_init, which it refers to")
 
     # -- using a fitted model -------------------------------------------------------------------------
 
     def transform(self, X, *, out=None):
-        """Activations of the rows, those that minimise the loss, (n_samples, n_components).
+        """Activations of the rows that minimise the loss, (n_samples, n_components).
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), sparse matrix, path or blocks
         out : path of a .npy file, optional
-            Where to write the result block by block; what is returned is then the file, memory-mapped.
+            Write the result to this file block by block and return the file, memory-mapped.
         """
         return self._rows_of(X, _activations, out)
 
     def reconstruct(self, X, *, out=None):
-        """The rows as sums of parts, (n_samples, n_features)."""
+        """Rows reconstructed from their activations, (n_samples, n_features)."""
         return self._rows_of(X, _reconstruction, out)
 
     def impute(self, X, *, out=None):
-        """The rows with missing entries imputed by their sums of parts; observed entries are unchanged."""
+        """Impute missing entries by their reconstruction; observed entries are unchanged."""
         return self._rows_of(X, _imputed, out)
 
     def row_cost(self, X, *, out=None):
@@ -425,7 +427,7 @@ class NMF(LinearFactorization, IterativeEstimator):
         return -float(np.average(costs, weights=weight))
 
     def squared_error(self, X, sample_weight=None):
-        """The sum of squared differences between X and its reconstruction, over what was observed."""
+        """Sum of squared differences between X and its reconstruction, over observed entries."""
         errors = in_main_memory(self._rows_of(X, _squared_errors, None))
         weight = np.ones(len(errors)) if sample_weight is None else check_weights(sample_weight, len(errors))
         return float(weight @ errors)
@@ -437,7 +439,7 @@ class NMF(LinearFactorization, IterativeEstimator):
             X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.components_.shape[0]:
             raise ValueError(
-                f"X must have a column for each of the {self.components_.shape[0]} components, "
+                f"X must have one column for each of the {self.components_.shape[0]} components, "
                 f"not shape {X.shape}"
             )
         return X @ self.components_
@@ -475,25 +477,25 @@ class NMF(LinearFactorization, IterativeEstimator):
     def _set_more(self, *, reconstruction_err):
         err = reconstruction_err
         if not (err is None or (type(err) is float and 0 <= err < np.inf)):
-            raise ValueError("reconstruction_err must be a number that is not negative, or null")
+            raise ValueError("reconstruction_err must be a non-negative number, or null")
         self.reconstruction_err_ = float("nan") if err is None else err
 
 
 def _is_single(data):
-    """Whether products are taken in float32: not where blocks of a file may differ."""
+    """Whether products are computed in float32; not for files, whose blocks may differ in dtype."""
     return data.in_memory and str(data.X.dtype).endswith("float32")
 
 
 def _floats_per_row(loss, data, r, missing):
-    """Temporary numbers of a row, which decide how many rows make a block."""
+    """Temporary floats per row, which determine the number of rows in a block."""
     D = data.n_features
-    if is_sparse(data.X):  # every block adds up a dense matrix, so there should be few
+    if is_sparse(data.X):  # every block sums a dense matrix, so there should be few blocks
         D = 1 + data.X.nnz // data.X.shape[0]
     return loss.floats_per_row(r, D, missing)
 
 
 def _may_be_missing(data):
-    """Whether entries may be missing; a sum tells of a NaN in one go."""
+    """Whether entries may be missing; the sum is NaN if any entry is."""
     if not data.in_memory:
         return True
     X = data.X
@@ -509,7 +511,7 @@ def _solved_sums(loss, codebook, block):
 
 
 def _for_rows(method):
-    """A function of rows that were not checked before, and of components in their precision."""
+    """Decorator for functions of rows that were not validated before; casts components to their precision."""
 
     def checked(fn):
         @wraps(fn)

@@ -2,9 +2,9 @@
 
     min || X - 1 m' - S A ||^2     with orthonormal rows of A
 
-The solution is m the mean, A the leading principal axes and S = (X - 1 m') A'; the cost that is left is the
-sum of the squares of the other singular values. Axes are in descending order of their variance, and
-the entry of largest size in each is positive; the cost would hold for any other basis of their space.
+The solution is m the mean, A the leading principal axes and S = (X - 1 m') A'; the remaining cost is the sum
+of the squares of the other singular values. Axes are in descending order of their variance, and the entry of
+largest absolute value in each is positive; any other basis of their space has the same cost.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from latently.factorization.linear import LinearFactorization, distinct_rows
 
 @estimator
 class PCA(LinearFactorization, Estimator):
-    """Principal components read as a factorisation: X ~ mean + S A with orthonormal rows of A.
+    """Principal component analysis as a factorisation: X ~ mean + S A with orthonormal rows of A.
 
-    It is scikit-learn's PCA by a full singular value decomposition, so that the cost is the least there is,
-    and takes weights.
+    Equivalent to scikit-learn's PCA with a full singular value decomposition, which minimises the cost
+    exactly, but supports sample weights.
 
     Parameters
     ----------
     n_components : int, optional
-        Number of components; by default as many as there are features, or distinct rows if those are fewer.
+        Number of components; by default the smaller of the numbers of features and distinct rows.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class PCA(LinearFactorization, Estimator):
         The axes, of unit length, in descending order of variance.
     mean_ : ndarray of shape (n_features,)
     explained_variance_ : ndarray of shape (n_components,)
-        The variance of the rows along each axis, with divisor n_samples - 1 (total weight - 1).
+        Variance of the rows along each axis, with divisor n_samples - 1 (total weight - 1).
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -57,14 +57,14 @@ class PCA(LinearFactorization, Estimator):
     n_components: int | None = option(default=None, check=check_integer, least=1, or_else=None)
 
     def fit(self, X, y=None, sample_weight=None):
-        """Find the axes.
+        """Compute the principal axes.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts.
+            Weight of each row; an integer weight is equivalent to repeating the row.
 
         Returns
         -------

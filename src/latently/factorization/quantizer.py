@@ -1,8 +1,8 @@
-"""Vector quantisation as a factorisation: every row is its prototype.
+"""Vector quantisation as a factorisation: every row is approximated by its prototype.
 
     min || X - S A ||^2     with one 1 in every row of S and 0 elsewhere
 
-The rows of A are the prototypes: k-means, read as a product of matrices.
+The rows of A are the prototypes: k-means, written as a matrix product.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ INITS = ("k-means++", "rows", "unit", "gaussian")
 
 @estimator
 class VectorQuantizer(LinearFactorization, Estimator):
-    """Prototypes of rows, by k-means: X ~ S A, where every row of S has one 1.
+    """Vector quantisation by k-means: X ~ S A, where every row of S has exactly one 1.
 
     Parameters
     ----------
     n_components : int, default=8
         Number of prototypes.
     init : {"k-means++", "rows", "unit", "gaussian"}, default="k-means++"
-        The prototypes to start from: rows far apart from one another, rows by chance, vectors of unit length
-        with uniform positive entries that know nothing of X, or draws from a Gaussian with mean and variances
-        of X. A prototype that loses all its rows takes over the row that is fitted worst.
+        Starting values: rows far apart from one another ("k-means++"), random rows ("rows"), unit vectors
+        with uniform positive entries independent of X ("unit"), or draws from a Gaussian with the mean and
+        variances of X ("gaussian"). A prototype that loses all its rows is moved to the row with the largest
+        error.
     n_init : int, default=10
-        Starts that are tried; the one of lowest cost is kept.
+        Number of random starts; the one with the lowest cost is kept.
     max_iter : int, default=300
-        Most iterations of each, which otherwise ends when no row changes its prototype.
+        Maximum number of iterations of each start; it converges when no row changes its prototype.
     random_state : int, Generator, RandomState or None
-        Seed of the starts.
+        Seed of the random starts.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
         The prototypes.
     starts_ : ndarray of shape (n_components, n_features)
-        The prototypes they started from.
+        Starting values of the prototypes.
     n_iter_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
@@ -71,14 +72,14 @@ class VectorQuantizer(LinearFactorization, Estimator):
     random_state: Any = option(default=None, check=check_seed)
 
     def fit(self, X, y=None, sample_weight=None):
-        """Find the prototypes.
+        """Compute the prototypes.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts.
+            Weight of each row; an integer weight is equivalent to repeating the row.
 
         Returns
         -------
@@ -108,12 +109,12 @@ class VectorQuantizer(LinearFactorization, Estimator):
             if run.inertia_ < lowest:
                 lowest, best, self.starts_, self.n_iter_ = run.inertia_, run, starts, int(run.n_iter_)
         self.components_ = best.cluster_centers_
-        for k in np.unique(best.labels_):  # anew: what KMeans gives of rows >= 0 may be below 0 by rounding
+        for k in np.unique(best.labels_):  # recomputed: KMeans may round means of rows >= 0 below 0
             own = best.labels_ == k
             self.components_[k] = np.average(rows[own], axis=0, weights=weight[own])
 
     def predict(self, X):
-        """The number of the nearest prototype of each row, the lowest of equally near ones."""
+        """Index of the nearest prototype of each row; the lowest index in case of ties."""
         from sklearn.metrics import pairwise_distances_argmin
 
         check_is_fitted(self)

@@ -1,7 +1,7 @@
-"""Where a non-negative factorisation starts: from singular vectors, by chance, or from clusters of rows.
+"""Starting values of a non-negative factorisation: singular vectors, random draws, or clusters of rows.
 
-All but the last look at rows through sums only, so it does not matter where the rows are or in what order,
-nor whether a row is given twice or with weight two.
+All but clusters use sums over rows only, so they depend neither on the order or device of the rows nor on
+whether a row is given twice or with weight two.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from latently.backend.namespace import device, double, is_floating, is_sparse, l
 from latently.distributions.nonnegative import added_up, against, rows_of, weighted
 
 INITS = ("nndsvd", "nndsvda", "nndsvdar", "random", "kmeans")
-_MORE = 10  # directions beyond those asked for, which make the leading ones exact sooner
+_MORE = 10  # additional directions, which improve the accuracy of the leading ones
 _POWERS = 4
-_ZERO = 1e-6  # entries below this part of the largest are zero but for rounding,
-_RANK = 1e-6  # and singular values below this part of the largest are none
+_ZERO = 1e-6  # entries below this fraction of the largest are zero up to rounding,
+_RANK = 1e-6  # and singular values below this fraction of the largest are zero
 _ROWS_FOR_CLUSTERS = 10000
 
 
-# -- a first look at the rows -------------------------------------------------------------------------
+# -- totals over the rows -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over all entries observed, each row counted with its weight."""
+    """Weighted sums over all observed entries."""
 
     weight: float
-    seen: Any  # (D,): weight of the rows that have the feature
+    seen: Any  # (D,): weight of the rows in which the feature is observed
     total: Any  # (D,): x
     square: float  # x^2
     entropy: float  # x ln x - x
@@ -38,7 +38,7 @@ class Totals:
     largest: float
 
     def mean(self):
-        """(D,) of each feature, in main memory."""
+        """(D,) mean of each feature, in main memory."""
         seen = to_numpy(self.seen)
         return to_numpy(self.total) / np.where(seen > 0, seen, 1.0)
 
@@ -95,7 +95,7 @@ def both(a, b):
 
 
 def components(init, sweep, found, n_components, rng, place):
-    """(r, D) components in main memory; `place` is an array that lives where the rows do."""
+    """(r, D) components in main memory; `place` is an array on the device of the rows."""
     mean = found.mean()
     if init == "kmeans":
         return _clusters(sweep, n_components, mean, rng)
@@ -114,7 +114,7 @@ def components(init, sweep, found, n_components, rng, place):
 def _singular_parts(sweep, n_components, mean, rng, place):
     """The dominant non-negative part of each leading pair of singular vectors (Boutsidis & Gallopoulos 2008).
 
-    Zero for pairs beyond the rank, and no more than there are features.
+    Zero for pairs beyond the rank; at most as many as features.
     """
     D = len(mean)
     n_components = min(n_components, D)
@@ -138,7 +138,7 @@ def _singular_parts(sweep, n_components, mean, rng, place):
 
 
 def _filled(mean, block):
-    """Rows whose holes are filled with the means of their features."""
+    """Rows with missing entries imputed by the means of their features."""
     X = rows_of(block)
     if block.observed is None:
         return X
@@ -168,7 +168,7 @@ def _sides(V, mean, block):
 
 
 def _clusters(sweep, n_components, mean, rng):
-    """Centres of clusters of some rows."""
+    """Cluster centres of a sample of rows."""
     from sklearn.cluster import KMeans  # here, because it takes a tenth of a second
 
     rows = np.concatenate(list(sweep.rows(_plain_rows, mean)))

@@ -2,8 +2,8 @@
 
     cost = loss(X, S A) + penalty on S + penalty on A
 
-N rows, D features, r components; the state of a row is its activations, preceded by none before the first
-sweep, and followed by those of the step before where steps have momentum: (N, r) or (N, 2 r).
+N rows, D features, r components. The state of a row is its activations, (N, r), followed with momentum by
+those of the previous step, (N, 2 r); there is no state before the first sweep.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class NonnegativeSweeps(Alternating):
 
     loss: Loss
     penalty: Penalty  # on components
-    data: Any  # core.data.Data, or its relative for Dask
+    data: Any  # core.data.Data, or its counterpart for Dask
     n_components: int
     dtype: str  # of products with rows
-    constant: float  # what the cost takes from the rows alone
+    constant: float  # the part of the cost that depends on the rows alone
     scale: float  # the order of magnitude of the cost
     floats_per_row: int
     block_size: int | None
@@ -54,16 +54,18 @@ class NonnegativeSweeps(Alternating):
         return extrapolation(step) if self.loss.descends else adaptive_exponents(step)
 
     def over(self, data: Any) -> Any:
-        """Passes over the rows as they are."""
+        """Passes over the rows without states."""
         return data.sweep(None, floats_per_row=self.floats_per_row, block_size=self.block_size)
 
     def start(self, components: Any, activations: Any = None) -> Point:
-        """Before the first step; activations are found in it if there are none yet."""
+        """The starting point; activations are computed in the first step if they are not given."""
         if activations is not None and self._has_momentum:
             activations = namespace(activations).concat([activations, activations], axis=1)
         speed = FIRST_MOMENTUM if self._has_momentum else 1.0
         point = Point(components, activations, speed=speed)
-        if self._penalised:  # else the scale at which components start would decide what is penalised away
+        if (
+            self._penalised
+        ):  # otherwise the scale of the starting components would determine what is penalised to zero
             free = replace(self.loss, penalty=Penalty())  # type: ignore[type-var]
             sums, state = self._swept(components, activations, self._standing, free)
             point = self.canonical(replace(point, state=state), sums)
@@ -75,14 +77,14 @@ class NonnegativeSweeps(Alternating):
         return replace(point, state=state, cost=self.cost(sums, point.shared))
 
     def example(self) -> Point:
-        """A point of the right shapes, to read a checkpoint with."""
+        """A point of the right shapes, for reading a checkpoint."""
         r, n_columns = self.n_components, self.n_components * (2 if self._has_momentum else 1)
         components = zeros((r, self.data.n_features), self._place)
         state = zeros((self._n_rows, n_columns), self._place)
         cost = None if self.loss.evaluates_start else 0.0
         return Point(components, Maybe(state), cost, onward=Maybe(components))
 
-    # -- what an alternation asks for -------------------------------------------------------------------
+    # -- the interface of Alternating -------------------------------------------------------------------
 
     @property
     def evaluates_start(self) -> bool:
@@ -96,7 +98,7 @@ class NonnegativeSweeps(Alternating):
         return self._swept(shared, state, self._how(speed))
 
     def update(self, sums: Any, shared: Any, speed: float) -> Any:
-        with one_blas_thread():  # others would go on spinning for a while where rows are to be worked on
+        with one_blas_thread():  # idle threads would keep spinning while rows are processed
             return self.loss.components(sums, shared, self.penalty, self._how(speed))
 
     def cost(self, sums: Any, shared: Any) -> float:
@@ -110,11 +112,11 @@ class NonnegativeSweeps(Alternating):
         return namespace(found).clip(found + momentum * (found - before), min=0.0)
 
     def canonical(self, point: Point, sums: Any) -> Point:
-        """The same product, its scale shared between the factors so that penalties are least."""
+        """The same product, rescaled between the factors to minimise the penalties."""
         return self._balanced(point, sums) if self._penalised else point
 
     def penalties(self, point: Point) -> float:
-        """What penalties add to the cost of a point."""
+        """The penalty terms of the cost at a point."""
         A = point.shared
         xp = namespace(A)
         added = self.penalty.cost(xp.sum(A), xp.sum(A * A))
@@ -135,7 +137,7 @@ class NonnegativeSweeps(Alternating):
 
     @property
     def _standing(self) -> How:
-        """A step that goes nowhere, but from zero."""
+        """A step that leaves activations unchanged, unless they are zero."""
         return replace(self._how(0.0), n_passes=0, exponent=0.0)
 
     def _how(self, speed: float) -> How:
@@ -149,7 +151,7 @@ class NonnegativeSweeps(Alternating):
         return swept(self.over(self._with(state)), (loss or self.loss).rows, codebook, how)
 
     def _with(self, state: Any) -> Any:
-        """The rows with their states; those without any yet keep their place."""
+        """The rows with their states, if there are any yet."""
         state = zeros((self._n_rows, 0), self._place) if state is None else state
         return self.data.with_field("state", state)
 
@@ -199,7 +201,7 @@ def place_of(data: Any) -> Any:
 def cheapest_scale(linear: Any, square: Any, inverse: Any, inverse_square: Any) -> Any:
     """The c > 0 that minimises linear c + square c^2/2 + inverse/c + inverse_square/c^2/2, or 1.
 
-    By Newton's method in ln c, in which the function is convex.
+    By Newton's method in ln c, where the function is convex.
     """
     found = (linear + square > 0) & (inverse + inverse_square > 0)
     t = np.zeros_like(linear)
@@ -213,7 +215,7 @@ def cheapest_scale(linear: Any, square: Any, inverse: Any, inverse_square: Any) 
 
 def _sizes(r: int, block: Any) -> Any:
     """Sums of the activations and of their squares, (2,)."""
-    S = contiguous(block.state[:, :r])  # so that they are added in one order
+    S = contiguous(block.state[:, :r])  # so that the order of summation is fixed
     xp = namespace(S)
     counted = S if block.weight is None else S * block.weight[:, None]
     return xp.stack([xp.sum(counted), xp.sum(counted * S)])

@@ -1,7 +1,7 @@
-"""What all mixtures share: their options, how they are fitted, and what one asks of a fitted one.
+"""The base class of all mixtures: shared options, fitting, and the methods of a fitted mixture.
 
-A leaf declares its own options, and its `_structure` says what they mean: which family the components are of,
-and which arrays are fitted.
+A concrete model declares its own options and returns a `_structure`, which defines the family of the
+components and the fitted arrays.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ _FARTHEST = 1e6  # standard deviations that starting means may lie away from the
 
 @estimator
 class MixtureEstimator(DensityMixin, IterativeEstimator):
-    """Options of all mixtures; a leaf writes `_structure`.
+    """Options shared by all mixtures; a concrete model implements `_structure`.
 
     Parameters
     ----------
     init : {"kmeans", "k-means++", "random"}, default="kmeans"
-        How rows are first partitioned among components. Every second start uses standardised features, and
-        from the third on features are weighted at random, so that no two starts are alike. Some starts of
-        MCFA are made in principal dimensions and some at random.
+        How rows are initially partitioned among components. Every second start uses standardised features,
+        and from the third start on features are weighted at random, so that all starts differ. For MCFA some
+        starts use principal component scores and some a random partition.
     noise_floor : float, default=1e-6
-        No variance falls below this fraction of the feature's variance in the data (of the mean variance,
-        if the variance is isotropic). Variances at the floor maximise the likelihood under that bound.
+        Lower bound of all variances, as a fraction of the feature's variance in the data (of the mean
+        variance, if the variance is isotropic). The likelihood is maximised subject to this bound.
     dtype : {"float64", "float32"}, default="float64"
         Precision of matrix products; sums are always float64.
     weights_init, subweights_init, means_init, covariances_init, loadings_init, noise_init, \
 latent_means_init, latent_covariances_init, class_prior_init, coef_init, intercept_init : array-like, optional
-        Starting values in the shape of the fitted attributes, or anything that broadcasts to it. Those
-        given replace our own; if all are given, EM begins from exactly these.
+        Starting values in the shape of the fitted attributes, or anything that broadcasts to it. They replace
+        the computed starting values; if all are given, EM starts from exactly these.
 
     Attributes
     ----------
     n_iter_ : int
         EM steps taken.
     n_passes_ : int
-        Passes over the data in these; with "squarem" a step takes up to three (MCFA: nine).
+        Passes over the data in these steps; with "squarem" a step takes up to three (MCFA: nine).
     converged_ : bool
     history_ : ndarray of shape (n_iter + 1,)
-        Log-likelihood per row of the starting values and after every step; it never falls.
+        Log-likelihood per row at the starting values and after every step; it never decreases.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -81,7 +81,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
     objective = LOG_LIKELIHOOD
 
     def _structure(self) -> Structure:
-        """How the fitted attributes and the kernel belong together, as the options have it."""
+        """The mapping between fitted attributes and the kernel's parameters, for the current options."""
         raise NotImplementedError
 
     def __sklearn_tags__(self):
@@ -120,7 +120,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         )
 
     def _problem(self, data):
-        """The kernel and the frame that suit the rows."""
+        """The kernel and the frame for these rows."""
         structure = self._structure()
         self._check_features(data.n_features)
         summary = summarised(self, data, self._sample_size(structure))
@@ -131,7 +131,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         return self._problem_in(frame, data, summary, structure)
 
     def _problem_of_fitted(self, data):
-        """The kernel and the frame that suit rows like those the model was fitted to, whatever the data."""
+        """The kernel and the frame of the earlier fit, for new rows."""
         fitted = self._fitted_model()
         check_same_device(f"{type(self).__name__}.partial_fit", data, fitted.place)
         summary = Summary.of_moments(*fitted.kernel.moments(fitted.params))
@@ -150,17 +150,17 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             )
 
     def _sample_size(self, structure):
-        """Rows to keep for the starts; with starting values given, what identifies a checkpoint's data."""
+        """Rows to keep for the starts; with given starting values only those that identify a checkpoint."""
         given = all(getattr(self, entry.init) is not None for entry in structure.parameters)
         if given or (self.warm_start and hasattr(self, "history_")):
             return 0 if self.checkpoint is None else 2
         return rows_for_start(structure.n_components)
 
     def _floor(self, summary, frame, structure):
-        """The smallest variance of each feature in the frame: `noise_floor` times the variance it has.
+        """Lower bound of the variance of each feature in the frame: `noise_floor` times its variance.
 
-        Isotropic families go by the mean variance. A constant feature counts with variance one, which in the
-        frame is that of the other features.
+        Isotropic families use the mean variance. A constant feature is treated as having variance one, the
+        variance of the other features in the frame.
         """
         xp = namespace(frame.scale)
         variance = (summary.deviation / frame.scale) ** 2
@@ -179,22 +179,22 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
                 f"X has constant features ({listed}), so the likelihood has no maximum; "
                 "drop them, or set noise_floor above 0"
             )
-        warn_user(f"X has constant features ({listed}); their variance is held at noise_floor")
+        warn_user(f"X has constant features ({listed}); their variance is set to noise_floor")
 
     def _start(self, problem, progress=None):
         """Starting values in the frame, and whether the user interrupted the search for them.
 
-        What the user gave, what an earlier fit left, or our own.
+        They are given by the user, taken from an earlier fit, or computed here.
         """
         structure, n_features = self._structure(), problem.data.n_features
         here = problem.in_main_memory()
         if self.warm_start and hasattr(self, "history_"):
             self._check_shapes(n_features, "warm_start")
             last = here.to_frame(mapped(to_numpy, self._fitted_model().params))
-            return problem.on_device(near(last, "the means of the last fit")), False
+            return problem.on_device(near_data(last, "the means of the last fit")), False
         given = given_starts(self, structure.parameters, structure.sizes(n_features))
         if len(given) == len(structure.parameters):
-            start = near(here.to_frame(structure.to_kernel(given)), structure.means_from)
+            start = near_data(here.to_frame(structure.to_kernel(given)), structure.means_from)
             return problem.on_device(start), False
         sample, means = here.sample(), structure.start_means(given)
         found = starts.starting_values(
@@ -215,7 +215,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         def with_given(start):
             ours = structure.from_kernel(here.from_frame(start))
             completed = structure.to_kernel(structure.completed(ours, given))
-            return near(here.to_frame(completed), structure.means_from)
+            return near_data(here.to_frame(completed), structure.means_from)
 
         if given:
             found = map(with_given, found)
@@ -234,14 +234,14 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         return self._structure().sizes(n_features)
 
     def _keep(self, params):
-        """Makes the kernel's parameters, in the user's units, those of this estimator."""
+        """Store the kernel's parameters, in the user's units, as fitted attributes."""
         structure = self._structure()
         fitted = structure.from_kernel(params)
         store(self, fitted)
         self._exact = self._fitted_arrays(), structure.exact(params, self._fitted_arrays())
 
     def _exact_params(self):
-        """The kernel's own parameters, if there are such and the fitted attributes still belong to them."""
+        """The kernel's own parameters, if they were kept and the fitted attributes have not changed since."""
         fitted, params = getattr(self, "_exact", ({}, None))
         if params is None:
             return None
@@ -279,14 +279,14 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
     # -- using a fitted model -------------------------------------------------------------------------
 
     def score_samples(self, X, *, out=None):
-        """Log density of each row, of its observed entries.
+        """Log density of the observed entries of each row.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path or blocks
         out : path of a .npy file, optional
-            Where to write the result block by block; what is returned is then the file, memory-mapped.
-            All methods that return an array with an entry for every row have it.
+            Write the result to this file block by block and return the file, memory-mapped. All methods that
+            return one result per row accept it.
 
         Returns
         -------
@@ -320,7 +320,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         ----------
         n_samples : int, default=1
         random_state : int, Generator, RandomState or None
-            Seed of this draw; the estimator's `random_state` is that of `fit`.
+            Seed of this draw; the estimator's `random_state` is used by `fit` only.
 
         Returns
         -------
@@ -341,8 +341,8 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         X : array-like of shape (n_samples, n_features), path or blocks
             Rows with NaN in the entries to be imputed.
         sample : bool, default=False
-            Whether to draw the missing entries from their conditional distribution, instead of taking its
-            mean. Several draws show the uncertainty of the imputation.
+            Whether to draw missing entries from their conditional distribution instead of using its mean.
+            Several draws show the uncertainty of the imputation.
         random_state : int, Generator, RandomState or None
             Seed of the draws.
         out : path of a .npy file, optional
@@ -368,8 +368,8 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
     bic, aic, icl = criteria.bic, criteria.aic, criteria.icl
 
 
-def near(start: Any, shown_as: str) -> Any:
-    """The start, if its means are near the data: quadratic forms lose all digits far away."""
+def near_data(start: Any, shown_as: str) -> Any:
+    """The start, after a check that its means are near the data: far away quadratic forms lose precision."""
     distance = np.max(np.abs(start.components.means))
     if distance > _FARTHEST:
         raise ValueError(
@@ -379,7 +379,7 @@ def near(start: Any, shown_as: str) -> Any:
 
 
 def example(problem: Problem, structure: Structure) -> Any:
-    """Parameters of the right shapes, to read a checkpoint with."""
+    """Parameters of the right shapes, for reading a checkpoint."""
     here = problem.in_main_memory()
     rows = here.sample()[:2]
     means = np.zeros((structure.n_components, problem.data.n_features))

@@ -1,4 +1,4 @@
-"""Factor analysis and probabilistic PCA: factor models of one component."""
+"""Factor analysis and probabilistic PCA: factor models with one component."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from latently.mixture.structure import OneComponent
 class FactorAnalysis(FactorMethods, MixtureEstimator):
     """Factor analysis: x = mu + L z + noise, z ~ N(0, I), noise ~ N(0, diag(psi)).
 
-    With more rows than features the data are read once, for their covariance, and an iteration costs
-    O(D^2 q) however many rows there are.
+    With more rows than features the data are read once to compute their covariance; an iteration then costs
+    O(D^2 q), independent of the number of rows.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ class FactorAnalysis(FactorMethods, MixtureEstimator):
 class PPCA(FactorMethods, MixtureEstimator):
     """Probabilistic PCA: x = mu + W z + noise, z ~ N(0, I), noise ~ N(0, sigma^2 I).
 
-    Fitted in closed form, so the parameters that steer iterations (`max_iter`, `tol`, starting values and
-    the like) have no effect, unless entries are missing: then it is fitted by EM, as the other models are.
+    Fitted in closed form, so the options of the iteration (`max_iter`, `tol`, starting values, ...) have no
+    effect. With missing entries it is fitted by EM, as the other models are.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class PPCA(FactorMethods, MixtureEstimator):
     loadings_ : ndarray of shape (n_features, n_factors)
         Principal axes, longest first, each with its largest entry positive.
     noise_variance_ : ndarray of shape (n_features,)
-        The same in all entries.
+        All entries are equal.
     covariance_ : ndarray of shape (n_features, n_features)
         Computed on access.
     n_iter_, n_passes_, converged_ : int, int, bool

@@ -1,4 +1,4 @@
-"""What a fitted factor model does with its factors: reduce rows to them, and make rows of them."""
+"""Methods of fitted factor models: rows to factors (`transform`) and factors to rows."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class FactorMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         X : array-like of shape (n_samples, n_factors)
             Factors.
         components : array-like of int of shape (n_samples,), optional
-            The component each row is to come from. Without it the components are averaged with their
-            weights, which is the expectation of x given its factors.
+            The component of each row. By default components are averaged with their weights, which gives the
+            expectation of x given its factors.
 
         Returns
         -------
@@ -56,8 +56,8 @@ class FactorMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return rows_of_factors(c, Z, like(components, pi))
 
     def reconstruct(self, X, *, out=None):
-        """The rows without their noise, (n_samples, n_features): their expectation given the factors,
-        averaged over the posterior of factors and components."""
+        """Noise-free rows, (n_samples, n_features): the expectation of x given the factors, averaged over the
+        posterior of factors and components."""
         return rows_of(self, X, noiseless, out=out)
 
     def factor_posterior(self, X):
@@ -67,8 +67,8 @@ class FactorMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         -------
         means : ndarray of shape (n_samples, n_components, n_factors)
         covariances : ndarray of shape (n_components, n_factors, n_factors)
-            The same for all rows; (n_samples, n_components, n_factors, n_factors) if X has missing entries,
-            because then each row has its own.
+            The same for all rows. If X has missing entries, each row has its own covariances and the shape is
+            (n_samples, n_components, n_factors, n_factors).
         """
         means = rows_of(self, X, factor_means)
         if in_main_memory(rows_of(self, X, has_missing)).any():
@@ -79,21 +79,19 @@ class FactorMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
 
 def checked_factors(model, X):
-    """Factors (n_samples, n_factors) of the user's."""
+    """Factors (n_samples, n_factors) given by the user, validated."""
     check_is_fitted(model)
     if is_native(X):
         Z = double(X)
     else:
         Z = check_array(X, dtype=np.float64, ensure_min_features=0, input_name="X")
     if Z.shape[1] != model._n_features_out:
-        raise ValueError(
-            f"X has {Z.shape[1]} columns, but there are n_factors={model._n_features_out} factors"
-        )
+        raise ValueError(f"X has {Z.shape[1]} columns, but the model has n_factors={model._n_features_out}")
     return Z
 
 
 def rows_of_factors(c, Z, components):
-    """(n, D) mu_k + L_k z, for factors Z (n, q) and one component k for each."""
+    """(n, D) mu_k + L_k z, for factors Z (n, q) and the component k of each row."""
     xp = namespace(Z, c.means)
     rows = xp.take(c.means, components, axis=0)
     for k in range(c.means.shape[0]):

@@ -24,8 +24,8 @@ class GaussianMixture(MixtureEstimator):
     n_components : int, default=1
         Number of components K.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
-        Whether each component has its own covariance matrix, all share one, each has its own variances
-        of the features, or each has one variance.
+        Each component has its own covariance matrix ("full"), all components share one ("tied"), each has its
+        own diagonal covariance matrix ("diag"), or each has a single variance ("spherical").
     {options}
 
     Attributes

@@ -19,11 +19,12 @@ class MCFA(FactorMethods, MixtureEstimator):
     """Mixture of common factor analysers: clusters in one common subspace.
 
     A component k is drawn with probability pi_k, factors z from N(xi_k, Omega_k), and x = A z + noise with
-    noise ~ N(0, diag(psi)). Clusters and a linear map to a few factors are learnt together; the clusters can
-    be seen in the plane of the factors, and parameters are few, so there may be more features than rows.
+    noise ~ N(0, diag(psi)). Clusters and a linear map to a few factors are learnt jointly. The clusters can
+    be plotted in the common factor space, and the model has few parameters, so there may be more features
+    than rows.
 
-    There is no free mean: all means lie in the column space of A. So the origin of the features matters, and
-    centred data give another model.
+    There is no free mean: all means lie in the column space of A. The origin of the features therefore
+    matters, and centred data give a different model.
 
     Parameters
     ----------
@@ -32,8 +33,8 @@ class MCFA(FactorMethods, MixtureEstimator):
     n_factors : int, default=1
         Number of factors q, at least one.
     shared_covariance : bool, default=False
-        Whether all components have one and the same covariance of the factors. Then they are told apart by
-        their means alone, and there are far fewer parameters: worth a try where rows are few.
+        Whether all components share one covariance of the factors. They then differ only in their means,
+        which needs far fewer parameters: worth a try with few rows.
     {options}
 
     Attributes
@@ -43,7 +44,7 @@ class MCFA(FactorMethods, MixtureEstimator):
         A, with orthonormal columns.
     latent_means_ : ndarray of shape (n_components, n_factors)
     latent_covariances_ : ndarray of shape (n_components, n_factors, n_factors)
-        They may be singular: a component may have no variance along some factor.
+        May be singular: a component can have zero variance along some factor.
     noise_variance_ : ndarray of shape (n_features,)
     means_ : ndarray of shape (n_components, n_features)
         Computed on access, as is `covariances_`.
@@ -114,7 +115,7 @@ class MCFA(FactorMethods, MixtureEstimator):
 
 
 def check_loadings_given(model):
-    """Starting values of factors mean nothing without the loadings they belong to."""
+    """Starting values of factors are meaningless without the loadings they refer to."""
     for name in ("latent_means_init", "latent_covariances_init"):
         if getattr(model, name) is not None and model.loadings_init is None:
-            raise ValueError(f"{name} needs loadings_init, which says what its factors mean")
+            raise ValueError(f"{name} needs loadings_init, which defines the factors it refers to")

@@ -21,8 +21,8 @@ class MFA(FactorMethods, MixtureEstimator):
     """Mixture of factor analysers.
 
     A component k is drawn with probability pi_k, factors z from N(0, I), and
-    x = mu_k + L_k z + noise with noise ~ N(0, diag(psi_k)). Clusters and, in each, a linear
-    map to a few factors; no covariance matrix is ever formed, so many features are fine.
+    x = mu_k + L_k z + noise with noise ~ N(0, diag(psi_k)). The model finds clusters and, within each, a
+    linear map to a few factors. No covariance matrix is ever formed, so it scales to many features.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class MPPCA(FactorMethods, MixtureEstimator):
     means_ : ndarray of shape (n_components, n_features)
     loadings_ : ndarray of shape (n_components, n_features, n_factors)
     noise_variance_ : ndarray of shape (n_components, n_features)
-        The same in each row of it.
+        All entries of a row are equal.
     covariances_ : ndarray of shape (n_components, n_features, n_features)
         Computed on access.
     {attributes}
@@ -150,7 +150,7 @@ class MPPCA(FactorMethods, MixtureEstimator):
 
 
 def from_low_rank(cls, weights, means, loadings, noise_variance, options):
-    """A fitted mixture of the class, of the sizes that the arrays have."""
+    """A fitted mixture of the class, with the sizes taken from the arrays."""
     if np.ndim(weights) != 1 or np.ndim(loadings) < 2:
         raise ValueError(
             "weights must have shape (n_components,) and loadings (n_components, n_features, n_factors)"

@@ -2,13 +2,14 @@
 
     k ~ pi,   j | k ~ rho_k,   x | k, j ~ N(mu_kj, Sigma_kj)
 
-n rows, K components of J sub-components each. As a density it is one flat mixture of K J Gaussians. It is
-fitted with hard assignment at the top: what is maximised is
+K components of J sub-components each. As a density it is a flat mixture of K J Gaussians. It is fitted with
+hard assignment at the top layer, by maximising
 
     sum_n max_k ln pi_k p_k(x_n),     p_k(x) = sum_j rho_kj N(x; mu_kj, Sigma_kj)
 
-Reassigning rows raises it at fixed parameters, and EM in every component raises it at fixed assignments, so a
-step of both never lowers it (classification EM; Celeux & Govaert, 1992). Formulas: docs/nested_mixture.md.
+Reassigning rows increases it for fixed parameters, and EM within every component increases it for fixed
+assignments, so a step of both never decreases it (classification EM; Celeux & Govaert, 1992). Formulas:
+docs/nested_mixture.md.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class NestedStructure(GaussianStructure):
 
 
 def check_rows_of_weights(shown_as, array):
-    """Weights (K, J) of which each row sums to one."""
+    """Weights (K, J) whose rows each sum to one."""
     return np.stack(
         [check_mixing_weights(f"{shown_as} of component {k}", row) for k, row in enumerate(array)]
     )
@@ -93,21 +94,21 @@ class NestedMixture(MixtureEstimator):
     """Mixture of Gaussian mixtures: the dual-layer mixture of Gaussians.
 
     A component k is drawn with probability pi_k, one of its sub-components j with probability rho_kj, then x
-    from N(mu_kj, Sigma_kj). The density is that of one flat mixture, which `collapse` gives.
+    from N(mu_kj, Sigma_kj). The density is that of a flat mixture, which `collapse` returns.
 
-    In the fit every row belongs to one component: what rises at every step, and what `history_` holds, is the
-    mean over rows of max_k ln pi_k p_k(x). It is ln p(x) plus the log probability of the likeliest component,
-    so components are pushed apart, while sub-components may overlap.
+    During the fit every row belongs to one component. The objective, stored in `history_`, is the mean over
+    rows of max_k ln pi_k p_k(x). It equals ln p(x) plus the log probability of the most probable component,
+    which pushes components apart, while sub-components may overlap.
 
     Parameters
     ----------
     n_components : int, default=1
         Number of components K of the top layer.
     n_subcomponents : int, default=2
-        Number of sub-components of each.
+        Number of sub-components J of each component.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
-        Whether each sub-component has its own covariance matrix, all of the model share one, each has its own
-        variances of the features, or each has one variance.
+        Each sub-component has its own covariance matrix ("full"), all sub-components share one ("tied"), each
+        has its own diagonal covariance matrix ("diag"), or each has a single variance ("spherical").
     {options}
 
     Attributes
@@ -120,14 +121,14 @@ class NestedMixture(MixtureEstimator):
         (n_components, n_subcomponents, n_features, n_features) if "full", (n_features, n_features) if "tied",
         (n_components, n_subcomponents, n_features) if "diag", (n_components, n_subcomponents) if "spherical".
     history_ : ndarray of shape (n_iter + 1,)
-        The mean over rows of max_k ln pi_k p_k(x), of the starting values and after every step; it never
-        falls. `score` is the log density, which is higher.
+        Mean over rows of max_k ln pi_k p_k(x), at the starting values and after every step; it never
+        decreases. `score` returns the mean log density, which is higher.
     {attributes}
 
     Notes
     -----
-    Rows are first assigned by a `GaussianMixture` of `n_components`, and reassigned at every step. With
-    `y` they stay in the component it names: `fit(X, GaussianMixture(K).fit_predict(X))` assigns them once.
+    Rows are first assigned by a `GaussianMixture` of `n_components`, and reassigned at every step. Rows with
+    a label in `y` keep their component: `fit(X, GaussianMixture(K).fit_predict(X))` assigns them once.
 
     Examples
     --------
@@ -161,10 +162,7 @@ class NestedMixture(MixtureEstimator):
         """
         shape = np.shape(subweights)
         if len(shape) != 2 or 0 in shape:
-            raise ValueError(
-                f"subweights must have a row for each component and a column for each sub-component, "
-                f"not shape {shape}"
-            )
+            raise ValueError(f"subweights must have shape (n_components, n_subcomponents), not {shape}")
         return cls(*shape, **options)._with_parameters(
             weights=weights, subweights=subweights, means=means, covariances=covariances
         )
@@ -181,7 +179,7 @@ class NestedMixture(MixtureEstimator):
         Returns
         -------
         GaussianMixture
-            Fitted; sub-component j of component k is its component k * n_subcomponents + j.
+            Fitted; sub-component j of component k becomes component k * n_subcomponents + j.
         """
         params = mapped(to_numpy, self._fitted_model().params)
         flat = GaussianMixture.from_parameters(
@@ -199,18 +197,18 @@ class NestedMixture(MixtureEstimator):
         return rows_of(self, X, component_probabilities, out=out)
 
     def predict(self, X, *, out=None):
-        """The most probable component of the top layer of each row."""
+        """Most probable component of the top layer for each row."""
         return rows_of(self, X, best_component, out=out)
 
     def subcomponent_proba(self, X, *, out=None):
         """Posterior probability of each sub-component, (n_samples, n_components, n_subcomponents).
 
-        Their sums over sub-components are `predict_proba`.
+        Summed over sub-components they equal `predict_proba`.
         """
         return rows_of(self, X, subcomponent_probabilities, out=out)
 
     def predict_subcomponents(self, X, *, out=None):
-        """The most probable sub-component of the component that `predict` gives, counted from 0 in each."""
+        """Most probable sub-component within the component that `predict` gives, numbered from 0 in each."""
         return rows_of(self, X, best_subcomponent, out=out)
 
     def sample(self, n_samples=1, *, random_state=None):
@@ -220,7 +218,7 @@ class NestedMixture(MixtureEstimator):
         ----------
         n_samples : int, default=1
         random_state : int, Generator, RandomState or None
-            Seed of this draw; the estimator's `random_state` is that of `fit`.
+            Seed of this draw; the estimator's `random_state` is used by `fit` only.
 
         Returns
         -------
@@ -257,7 +255,7 @@ class NestedMixture(MixtureEstimator):
         return super()._start(problem, progress)
 
     def _first_assignment(self, sample):
-        """(n, K J) bool: sub-components of the likeliest component in a mixture of K Gaussians."""
+        """(n, K J) bool: sub-components of the most probable component in a mixture of K Gaussians."""
         J = self.n_subcomponents
         allowed = None if sample.allowed is None else sample.allowed[:, ::J]
         top = GaussianMixture(

@@ -1,7 +1,7 @@
-"""Starting values: a partition of some rows by k-means, then the family's own fit of its parts.
+"""Starting values: a k-means partition of a sample of rows, then the family's own fit to its parts.
 
-Starts decide optima. They are the same for a given seed, whatever the order of the rows and whether a
-row is given twice or with weight two, because the sample they see is (core/summary.py).
+The start determines which local optimum is found. For a given seed starts depend neither on the order of the
+rows nor on whether a row is given twice or with weight two, because the sample does not (core/summary.py).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from latently.backend.placement import one_blas_thread
 from latently.estimators.randomness import as_random_state
 
 INITS = ("kmeans", "k-means++", "random")
-_REFILLS = 3  # rounds of k-means in which missing entries are imputed anew
+_REFILLS = 3  # rounds of k-means, with missing entries imputed again after each
 _FEWEST_STARTS, _MOST_STARTS = 8, 24
-_CHEAP = 400_000  # numbers to look at, for all starts together
+_CHEAP = 400_000  # entries processed by all starts together that cost next to nothing
 
 
 def number_of_starts(n_init, n_rows, n_features, n_components, in_dimensions=None):
-    """`n_init`, or more where they cost next to nothing; twice as many if they are of twice as many kinds."""
+    """`n_init`; with "auto" more for small data, and up to twice as many for models with two more kinds."""
     if n_init != "auto":
         return n_init
     most = _MOST_STARTS if in_dimensions is None else 2 * _MOST_STARTS
@@ -43,14 +43,14 @@ def starting_values(
     in_dimensions=None,
     n_classes=None,
 ):
-    """Yields `n_init` starts, in turn by k-means in the user's units and on standardised features.
+    """Yield `n_init` starts, alternating between k-means in the user's units and on standardised features.
 
-    Units carry meaning in some tables and pictures and are arbitrary in others; the short runs that follow
-    tell which. From the third on features count in random proportion. With `in_dimensions`, every fourth is
-    made in that many principal dimensions and every fourth is a partition by chance. Given `means`, or one
-    component, leave nothing to chance: there is one start. Rows go only into parts that their labels allow;
-    with `n_classes` each class of rows is made into parts on its own. Where labels are of classes that all
-    components have, half of the parts are made of rows about the means of their classes.
+    Units are meaningful in some datasets and arbitrary in others; the short runs that follow decide. From the
+    third start on features are weighted at random. With `in_dimensions`, one start in four uses the scores of
+    that many principal components and one in four is a random partition. With given `means`, or one
+    component, nothing is random and there is one start. Rows only join parts that their labels allow; with
+    `n_classes` the rows of each class are partitioned separately. Where all components share the
+    classes, half of the partitions are of rows centred on the means of their classes.
     """
     X, weight, observed = block.X, block.weight, block.observed
     allowed = block.allowed if kernel.labels_are_components else None
@@ -68,7 +68,7 @@ def starting_values(
         yield start(np.zeros(len(X), dtype=int))
         return
     if n_classes == n_components and allowed is not None and np.all(np.sum(allowed, axis=1) == 1):
-        yield start(np.argmax(allowed, axis=1))  # classes are the components, and labels leave nothing open
+        yield start(np.argmax(allowed, axis=1))  # classes are the components, and every row is labelled
         return
     rng = as_random_state(random_state)
     for i in range(n_init):
@@ -82,7 +82,7 @@ def starting_values(
             units = np.ones(rows.shape[1])
         elif in_dimensions is not None and i % 4 == 3:
             by = "random"
-        if i >= 2:  # the same partition again would be a start wasted
+        if i >= 2:  # the same partition again would waste a start
             units = units * np.sqrt(rng.standard_exponential(len(units)))
         seed = rng.randint(2**31 - 1)
         if n_classes is not None and allowed is not None:
@@ -98,11 +98,11 @@ def partition(X, weight, n_components, init, seed, observed):
     """Labels (n,) of the parts."""
     from sklearn.cluster import KMeans, kmeans_plusplus  # here, because it takes a tenth of a second
 
-    if len(X) < n_components:  # not even so many distinct rows
+    if len(X) < n_components:  # fewer distinct rows than components
         return np.arange(len(X))
     if init == "random":
         return np.random.default_rng(seed).integers(n_components, size=len(X))
-    # Missing entries are imputed with the mean first, which is zero here.
+    # Missing entries are first imputed with the mean, which is zero here.
     centres, _ = kmeans_plusplus(X, n_components, sample_weight=weight, random_state=seed)
     if init == "k-means++":
         return nearest(X, centres, observed)
@@ -121,15 +121,15 @@ def partition(X, weight, n_components, init, seed, observed):
 
 
 def _about_class_means(X, weight, observed, of_class):
-    """The rows less the mean of their class, so that a part has rows of all classes."""
+    """The rows minus the mean of their class, so that parts contain rows of all classes."""
     labels = np.where(of_class.sum(axis=1) == 1, np.argmax(of_class, axis=1), of_class.shape[1])
     return X - part_means(X, weight, labels, of_class.shape[1] + 1, observed)[labels]
 
 
 def _within_classes(X, weight, n_components, n_classes, init, seed, observed, allowed):
-    """Labels (n,) of parts that are made in each class of rows; rows of no known class go to the nearest.
+    """Labels (n,) of a separate partition of each class; unlabelled rows join the nearest part.
 
-    The components of a class are next to one another.
+    The components of a class have consecutive numbers.
     """
     per_class = n_components // n_classes
     of_class = allowed[:, ::per_class]
@@ -148,7 +148,7 @@ def _within_classes(X, weight, n_components, n_classes, init, seed, observed, al
 
 
 def principal_scores(X, weight, n_dimensions):
-    """(n, r) the rows in their leading principal dimensions, each of unit variance; r <= n_dimensions."""
+    """(n, r) scores of the leading principal components, each of unit variance; r <= n_dimensions."""
     scaled = (X - weight @ X / weight.sum()) * np.sqrt(weight)[:, None]
     values, vectors = leading_eigenpairs(scaled, n_dimensions)
     used = values > 1e-12 * max(values[0], np.finfo(float).tiny)
@@ -173,9 +173,9 @@ def filled(X, observed, values):
 
 
 def part_means(X, weight, labels, n_components, observed=None):
-    """Means (K, D) of what was observed in the parts; an empty part takes the row farthest from its mean.
+    """Means (K, D) of the observed entries of each part; an empty part takes the row farthest from its mean.
 
-    A feature that no row of a part has is given the mean of all, which is zero here.
+    A feature not observed in any row of a part gets the overall mean, which is zero here.
     """
     own = _shares(labels, weight, n_components)
     if observed is None:
@@ -199,7 +199,7 @@ def _shares(labels, weight, n_components):
 
 
 def _as_allowed(X, weight, labels, n_components, observed, allowed):
-    """Parts numbered as suits what is known of their rows best; then rows that must not stay move."""
+    """Renumber parts to match the labels as well as possible, then move the rows that still violate them."""
     if allowed[np.arange(len(X)), labels].all():
         return labels
     parts, numbers = linear_sum_assignment(_shares(labels, weight, n_components) @ allowed, maximize=True)

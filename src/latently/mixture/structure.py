@@ -1,7 +1,7 @@
-"""How the fitted attributes of a mixture and the parameters of its kernel belong together.
+"""The mapping between the fitted attributes of a mixture and the parameters of its kernel.
 
-A structure is chosen by the options of an estimator: how many components there are, what they share, which
-arrays users see and in which shapes. It holds no data.
+A structure follows from the options of an estimator: the number of components, what they share, and the names
+and shapes of the fitted arrays. It holds no data.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FARTHEST = 1e12  # standard deviations that data with common loadings may lie a
 
 
 class Structure(Protocol):
-    """What the engine of mixtures asks of one."""
+    """The interface that `MixtureEstimator` uses."""
 
     n_components: int  # of the kernel
     means_from: str = "means_init"  # the starting values that locate the components
@@ -57,28 +57,28 @@ class Structure(Protocol):
     # -- sizes ----------------------------------------------------------------------------------------
 
     def sizes(self, n_features: int) -> dict[str, int]:
-        """What the symbols in the shapes of the parameters stand for."""
+        """The values of the symbols in the shapes of the parameters."""
         ...
 
     @property
     def least_rows(self) -> int:
-        """How many rows a fit needs."""
+        """Minimum number of rows for a fit."""
         return self.n_components
 
     @property
     def start_dimensions(self) -> int | None:
-        """The number of principal dimensions in which some starts look for clusters, if any."""
+        """The number of principal components that some starts use, if any."""
         return None
 
     @property
     def n_groups(self) -> int | None:
-        """The number of groups of components, equally many in each, that labels tell apart, if any."""
+        """The number of equally large groups of components that labels distinguish, if any."""
         return None
 
     # -- kernels --------------------------------------------------------------------------------------
 
     def family(self, floor: Array | None) -> Family:
-        """The family of the components, with a floor (D,) of their variances."""
+        """The family of the components, with a lower bound (D,) of their variances."""
         ...
 
     def family_in(self, frame: Frame, floor: Array) -> Family:
@@ -89,7 +89,7 @@ class Structure(Protocol):
         return Mixture(family, dtype)
 
     def check_frame(self, frame: Frame, name_of: Any) -> None:
-        """Whether the model can be fitted to rows that lie where these do; an error if not."""
+        """Raise an error if the model cannot be fitted to rows in this location and scale."""
         return None
 
     # -- parameters -----------------------------------------------------------------------------------
@@ -103,20 +103,20 @@ class Structure(Protocol):
         ...
 
     def completed(self, ours: dict[str, Array], given: dict[str, Array]) -> dict[str, Array]:
-        """Starting values: those given, and our own for the others."""
+        """Starting values: those given, and the computed ones for the others."""
         return {**ours, **given}
 
     def start_means(self, given: dict[str, Array]) -> Array | None:
-        """(K, D) the means that the user gave, if any."""
+        """(K, D) the means given by the user, if any."""
         return given.get("means")
 
     def exact(self, params: MixtureParams, fitted: Fitted) -> MixtureParams | None:
-        """Parameters to keep beside the fitted attributes, for structures whose attributes lose digits."""
+        """Parameters to keep beside the fitted attributes, for structures whose attributes lose precision."""
         return None
 
     def with_exact(self, usual: MixtureParams, given: Mapping[str, Array]) -> MixtureParams:
-        """The parameters that `exact` kept, from arrays of a file."""
-        raise ValueError(f"it has arrays that are not known: {sorted(given)}")
+        """The parameters kept by `exact`, rebuilt from the arrays of a file."""
+        raise ValueError(f"it has unknown arrays: {sorted(given)}")
 
 
 # -- Gaussian mixtures --------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Structure(Protocol):
 
 @dataclass(frozen=True)
 class CovarianceType:
-    """How the covariances of a Gaussian mixture are shaped, and which family has them."""
+    """The shape of the covariances of a Gaussian mixture, and the family that has them."""
 
     shape: tuple[str, ...]
     check: Any
@@ -257,7 +257,7 @@ class LowRankStructure(Structure):
 
 @dataclass(frozen=True)
 class NoiseParameter(Parameter):
-    """A noise variance, of which isotropic components may have one number each."""
+    """A noise variance, for which isotropic components accept one number each."""
 
     isotropic: bool = False
 
@@ -271,7 +271,7 @@ class NoiseParameter(Parameter):
 
 @dataclass(frozen=True)
 class OneComponent(LowRankStructure):
-    """The same with one component, whose attributes have no axis of components."""
+    """The same with one component, whose attributes have no component axis."""
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -300,15 +300,15 @@ _OF_ONE = {"mean": "means", "loadings": "loadings", "noise_variance": "noise_var
 class CommonStructure(Structure):
     """K components N(A xi_k, A Omega_k A' + diag(psi)).
 
-    The loadings that users see are orthonormal in their units, which costs digits where units differ by
-    orders of magnitude or data lie far from the origin. So the kernel's own parameters are kept as well.
+    The fitted attributes have orthonormal loadings in the user's units, which costs precision where units
+    differ by orders of magnitude or data lie far from the origin. So the kernel's own parameters are kept.
     """
 
     n_components: int
     n_factors: int
     shared_covariance: bool = False
 
-    means_from: ClassVar[str] = "the means that latent_means_init and loadings_init lead to"  # type: ignore[misc]
+    means_from: ClassVar[str] = "the means implied by latent_means_init and loadings_init"  # type: ignore[misc]
     exact_names: ClassVar[tuple[str, ...]] = (  # type: ignore[misc]
         *("anchor", "centre", "loadings", "latent_means", "latent_covariances", "basis"),
     )
@@ -341,7 +341,7 @@ class CommonStructure(Structure):
         if np.max(distance) > _FARTHEST:
             raise ValueError(
                 f"feature {name_of(np.argmax(distance))} of X lies {np.max(distance):.1g} standard "
-                "deviations away from the origin, where MCFA, which has no free mean, has no digits left; "
+                "deviations away from the origin, too far for MCFA, which has no free mean; "
                 "subtract a constant"
             )
 
@@ -370,7 +370,7 @@ class CommonStructure(Structure):
         }
 
     def completed(self, ours: dict[str, Array], given: dict[str, Array]) -> dict[str, Array]:
-        if "loadings" in given:  # our factors in the basis of theirs
+        if "loadings" in given:  # express the computed factors in the basis of the given loadings
             basis = np.linalg.lstsq(given["loadings"], ours["loadings"], rcond=None)[0]
             omega = basis @ ours["latent_covariances"] @ basis.T
             ours = {**ours, "latent_means": ours["latent_means"] @ basis.T, "latent_covariances": omega}
@@ -384,7 +384,7 @@ class CommonStructure(Structure):
         return MixtureParams(params.weights, mapped(contiguous, kept))
 
     def with_exact(self, usual: MixtureParams, given: Mapping[str, Array]) -> MixtureParams:
-        """The kernel's own parameters, of arrays that a file holds."""
+        """The kernel's own parameters, rebuilt from the arrays of a file."""
         for name in self.exact_names:
             expected = getattr(usual.components, name).shape
             if name not in given or given[name].shape != expected:
@@ -404,7 +404,7 @@ class CommonStructure(Structure):
         return check_semidefinite(shown_as, array)
 
 
-# -- what follows from the parameters -----------------------------------------------------------------
+# -- quantities derived from the parameters -----------------------------------------------------------
 
 
 def low_rank_covariances(c: LowRankParams) -> Array:

@@ -1,4 +1,4 @@
-"""Classifiers that know the density of their data."""
+"""Generative classifiers: they model the density of the rows and can reject outliers."""
 
 from latently.supervised.mfm import MFMClassifier
 from latently.supervised.mjfa import MJFAClassifier

@@ -1,7 +1,7 @@
-"""What all classifiers share: labels of rows, decisions between classes, and rejection.
+"""Base of all classifiers: labels of rows, prediction of classes, and rejection.
 
-A subclass says what ln p(x, class) is. Rows that the model finds improbable as a whole, under every class,
-can be rejected: a posterior probability only says which class suits a row best, not whether any does.
+A subclass provides ln p(x, class). Rows that are improbable under every class can be rejected: a posterior
+probability only says which class fits a row best, not whether any class does.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from latently.estimators.rows import in_main_memory
 
 
 class DensityClassifier(ClassifierMixin):
-    """Decisions of classifiers with a density ln p(x) of rows, `score_samples`, and an option `reject_below`.
+    """Mixin for classifiers with a density ln p(x), `score_samples`, and an option `reject_below`.
 
-    It goes before the base of the estimator in a list of bases.
+    List it before the base class of the estimator.
     """
 
     takes_unlabelled: ClassVar = True
@@ -31,18 +31,18 @@ class DensityClassifier(ClassifierMixin):
     # -- what a subclass provides -------------------------------------------------------------------
 
     def _class_log_joint(self, X):
-        """(n_samples, n_classes) ln p(x, class). Besides, `score_samples` gives ln p(x)."""
+        """(n_samples, n_classes) ln p(x, class). A subclass also has `score_samples`, which gives ln p(x)."""
         raise NotImplementedError
 
     # -- labels -------------------------------------------------------------------------------------
 
     def _encoded(self, y, n_rows, classes=None):
-        """Number of each row's class, -1 where it has none; sets `classes_` unless they are given."""
+        """Index of each row's class, -1 if unlabelled; sets `classes_` unless they are given."""
         codes, found = class_labels(self, y, n_rows, classes)
         if not self.takes_unlabelled and np.any(codes == UNLABELLED):
             raise ValueError(
-                f"{type(self).__name__} needs a class for every row, and among several labels -1 stands for "
-                "none; drop these rows, or call the class something else"
+                f"{type(self).__name__} needs a class for every row, but y holds -1, which marks unlabelled "
+                "rows; drop these rows, or use another label for that class"
             )
         if len(found) < self.least_classes:
             raise ValueError(
@@ -53,7 +53,7 @@ class DensityClassifier(ClassifierMixin):
         return codes
 
     def _set_classes(self, classes, n_classes):
-        """Labels for a model whose parameters are known; 0, 1, ... if none are given."""
+        """Labels for a model with known parameters; 0, 1, ... by default."""
         labels = np.arange(n_classes) if classes is None else np.asarray(classes)
         if labels.dtype == object and all(isinstance(label, str) for label in labels.flat):
             labels = labels.astype(str)
@@ -68,10 +68,9 @@ class DensityClassifier(ClassifierMixin):
     # -- decisions ----------------------------------------------------------------------------------
 
     def predict_log_proba(self, X):
-        """Logarithms of the posterior probabilities of the classes, (n_samples, n_classes).
+        """Log posterior probabilities of the classes, (n_samples, n_classes).
 
-        Where every density is zero in floating point, so that there is nothing to go by, classes are equally
-        probable.
+        Where every density underflows to zero, classes are equally probable.
         """
         check_is_fitted(self)
         log_joint = self._class_log_joint(X)
@@ -84,11 +83,11 @@ class DensityClassifier(ClassifierMixin):
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X):
-        """The most probable class of each row, or `rejected_label_` where the row is not accepted."""
+        """Most probable class of each row, or `rejected_label_` if the row is rejected."""
         check_is_fitted(self)
         if self.reject_below_ == -np.inf:
             return self._most_probable(X)
-        # an array, so that the answer has room for the label, whatever the classes are and the rows
+        # an array, so that the dtype of the result has room for the label
         rejected = np.asarray(self.rejected_label_)
         return np.where(self.accepts(X), self._most_probable(X), rejected)
 
@@ -100,15 +99,14 @@ class DensityClassifier(ClassifierMixin):
         return in_main_memory(self.score_samples(X)) >= self.reject_below_
 
     def calibrate_rejection(self, X, acceptance_rate=0.99):
-        """Choose `reject_below_` so that this share of held-out rows is accepted.
+        """Set `reject_below_` so that a given fraction of held-out rows is accepted.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows of the known classes that were not used for the fit: to those used, a model gives too high
-            a density.
+            Held-out rows of the known classes: the density of training rows is biased upwards.
         acceptance_rate : float, default=0.99
-            The share of them to accept.
+            The fraction of them to accept.
 
         Returns
         -------
@@ -124,19 +122,19 @@ class DensityClassifier(ClassifierMixin):
         return self
 
     def bic(self, X, y=None):
-        """Bayesian information criterion of rows and their classes, ln p(x, class); lower is better.
+        """Bayesian information criterion for the joint density p(x, class); lower is better.
 
-        Rows labelled -1 count with ln p(x).
+        Unlabelled rows (-1) contribute ln p(x).
         """
         scores = self._joint_scores(X, y)
         return float(-2 * scores.sum() + self.n_parameters() * np.log(len(scores)))
 
     def aic(self, X, y=None):
-        """Akaike information criterion of rows and their classes; lower is better."""
+        """Akaike information criterion for the joint density p(x, class); lower is better."""
         return float(-2 * self._joint_scores(X, y).sum() + 2 * self.n_parameters())
 
     def _joint_scores(self, X, y):
-        """(n_samples,) ln p(x, class), ln p(x) where there is no label."""
+        """(n_samples,) ln p(x, class), or ln p(x) for unlabelled rows."""
         check_is_fitted(self)
         log_joint = self._class_log_joint(X)
         codes = self._encoded(y, len(log_joint), self.classes_)
@@ -145,18 +143,18 @@ class DensityClassifier(ClassifierMixin):
 
     @property
     def rejected_label_(self):
-        """What `predict` says of rows that are not accepted: -1, or "rejected" among labels that are text."""
+        """The label that `predict` gives rejected rows: -1, or "rejected" if labels are text."""
         check_is_fitted(self)
         label = "rejected" if self.classes_.dtype.kind == "U" else UNLABELLED
         if label in self.classes_:
             raise ValueError(
-                f"{label!r} is a class, so it cannot stand for rejected rows; call the class something else, "
-                "or use `accepts` and `predict_proba`"
+                f"{label!r} is a class, so it cannot mark rejected rows; use another label for that class, "
+                "or `accepts` and `predict_proba`"
             )
         return label
 
     def _start_rejecting(self):
-        """Of a new fit."""
+        """Set the threshold of a new fit."""
         self.reject_below_ = -np.inf if self.reject_below is None else float(self.reject_below)
 
     # -- files --------------------------------------------------------------------------------------

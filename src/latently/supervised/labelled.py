@@ -1,7 +1,7 @@
-"""Methods of classifiers that are mixtures: labels name classes, in place of components.
+"""Methods of mixtures that are classifiers: labels are classes instead of components.
 
-They are functions that such a classifier takes as its methods. It has `_n_classes_of(given)`, the number of
-classes that parameters of the user's imply, and `_class_of_draw(latent)`, the class of each row drawn.
+They are functions that such a classifier assigns as its methods. It implements `_n_classes_of(given)`, the
+number of classes that given parameters imply, and `_class_of_draw(latent)`, the class of each row drawn.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from latently.mixture.base import MixtureEstimator
 
 
 def fit(self, X, y=None, sample_weight=None):
-    """Fit the model by expectation-maximisation over all classes together.
+    """Fit the model to all classes jointly by expectation-maximisation.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features), path or blocks
         The rows, as for all mixtures. NaN marks a missing entry.
     y : array-like of shape (n_samples,)
-        The class of each row: numbers or text; -1 where unknown. If there are only two labels, -1 among
-        them, it is a class.
+        The class of each row, as numbers or text; -1 for unlabelled rows. If y holds only two labels and one
+        of them is -1, it is a class.
     sample_weight : array-like of shape (n_samples,), optional
-        How often each row counts; fractions are allowed.
+        Weight of each row; an integer weight is equivalent to repeating the row.
 
     Returns
     -------
@@ -37,14 +37,14 @@ def fit(self, X, y=None, sample_weight=None):
 
 
 def partial_fit(self, X, y=None, sample_weight=None, classes=None):
-    """Continue fitting with a batch of rows, by stepwise EM.
+    """Update the model with a batch of rows, by stepwise EM.
 
     Parameters
     ----------
     X, y, sample_weight
-        As for `fit`. The first batch gives the starting values, so it should hold rows of all classes.
+        As for `fit`. The first batch determines the starting values, so it should hold rows of all classes.
     classes : array-like of shape (n_classes,), optional
-        All classes, for the first batch; by default those of its labels.
+        All classes, given with the first batch; by default those among its labels.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def sample(self, n_samples=1, *, random_state=None):
     ----------
     n_samples : int, default=1
     random_state : int, Generator, RandomState or None
-        Seed of this draw; the estimator's `random_state` is that of `fit`.
+        Seed of this draw; the estimator's `random_state` is used by `fit` only.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def sample(self, n_samples=1, *, random_state=None):
 
 
 def allowed_classes(self, y, n_rows, *, reset):
-    """(n_rows, C) bool: the class of each row, all classes if it has no label; None if none has."""
+    """(n_rows, C) bool: the class of each row, all classes if it is unlabelled; None if all rows are."""
     classes = getattr(self, "_declared", None) if reset else self.classes_
     codes = self._encoded(y, n_rows, classes)
     of_class = (codes[:, None] == np.arange(len(self.classes_))) | (codes[:, None] == UNLABELLED)

@@ -32,7 +32,7 @@ from latently.supervised.classifier import DensityClassifier, check_threshold
 
 @dataclass(frozen=True)
 class LabelledStructure(LowRankStructure):
-    """L isotropic factor models, and a probit of the factors for every question about the class."""
+    """L isotropic factor models, and a probit regression on the factors for every question about classes."""
 
     n_classes: int = 2
     emphasis: float = 1.0  # weight of the labels
@@ -54,7 +54,9 @@ class LabelledStructure(LowRankStructure):
 
     @property
     def start_dimensions(self):
-        return self.n_factors  # some random starts: k-means may find the classes, which components are not
+        return (
+            self.n_factors
+        )  # some random starts: k-means may find the classes, but components are not classes
 
     def kernel(self, family, dtype):
         n_classes = max(2, self.n_classes)
@@ -70,18 +72,18 @@ class LabelledStructure(LowRankStructure):
 
 @dataclass(frozen=True)
 class Risks:
-    """What each decision about a row is expected to cost, each of shape (n_samples,).
+    """Expected cost of each decision about a row; all arrays have shape (n_samples,).
 
     Attributes
     ----------
     dimension : ndarray
         Expected squared error of `transform`: the trace of the covariance of the factors given the row.
     classification : ndarray
-        Probability that `predict` errs.
+        Probability that `predict` is wrong.
     latent_classification : ndarray
-        The same if one decides by the factors from `transform`, as if they were exact.
+        The same for a decision based on the factors from `transform`, treated as exact.
     clustering : ndarray
-        Probability that `predict_component` errs.
+        Probability that `predict_component` is wrong.
     """
 
     dimension: np.ndarray
@@ -98,12 +100,12 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
 
     A component l is drawn with probability pi_l, factors y from N(0, I), and x = G_l y + mu_l + noise with
     noise ~ N(0, sigma_l^2 I). The label depends on the factors alone: of two classes, the second has
-    probability Phi(w'y + b). So a few factors must tell both what a row looks like and to which class it
-    belongs. Without labels this is MPPCA.
+    probability Phi(w'y + b). So the same few factors describe a row and predict its class. Without labels
+    this is MPPCA.
 
-    With more than two classes there is a w and b for each, which answer the question "is it class c?". The
-    mean over questions of ln p(x, answer) is maximised, and the probability of a class is that of the answers
-    it gives, put together and normalised.
+    With more than two classes each class has its own w and b, for the question "is it class c?" (one versus
+    rest). The mean over questions of ln p(x, answer) is maximised. The probability of a class is the
+    probability of its combined answers, normalised.
 
     Parameters
     ----------
@@ -112,10 +114,10 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     n_factors : int, default=1
         Number of factors d, at least one.
     discriminative_weight : float, default=1.0
-        The weight a of the labels: what is maximised is the mean of ln p(x) + a ln P(z | x). One is the
-        likelihood; more makes factors that tell classes apart at the cost of describing rows.
+        The weight a of the labels: the fit maximises the mean of ln p(x) + a ln P(z | x). One gives the
+        likelihood; larger values favour factors that separate the classes over factors that describe rows.
     reject_below : float, optional
-        Rows whose log density is below are rejected by `predict`. See also `calibrate_rejection`.
+        `predict` rejects rows whose log density is below this value. See also `calibrate_rejection`.
     {options}
 
     Attributes
@@ -127,7 +129,7 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     noise_variance_ : ndarray of shape (n_components, n_features)
         The same for all features.
     coef_ : ndarray of shape (1, n_factors) or (n_classes, n_factors)
-        w of the second of two classes, or of each of more.
+        w of the second class for two classes, or of each class for more.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     covariances_ : ndarray of shape (n_components, n_features, n_features)
         Computed on access.
@@ -136,9 +138,9 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
 
     Notes
     -----
-    The factors of each component can be rotated about w without changing the density of rows and labels. So
-    with several components and three factors or more, `transform`, plain `reconstruct` and the risk
-    `dimension` depend on the rotation that was found, except where the `clustering` risk is zero.
+    The factors of each component can be rotated about w without changing the density of rows and labels. With
+    several components and three or more factors, `transform`, `reconstruct` with `least_squares=False` and
+    the risk `dimension` therefore depend on the rotation found, except where the `clustering` risk is zero.
 
     Examples
     --------
@@ -167,7 +169,7 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
 
     objective = replace(
         LOG_LIKELIHOOD, name="objective per row"
-    )  # of rows and labels, these with their weight
+    )  # log-likelihood of rows and labels, the latter with their weight
     least_classes: ClassVar = 2
 
     @classmethod
@@ -224,9 +226,9 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
         ----------
         X : array-like of shape (n_samples, n_features), path or blocks
         y : array-like of shape (n_samples,), optional
-            Labels: then ln p(x, z) is given, and ln p(x) for rows labelled -1.
+            Labels: the result is then ln p(x, z), or ln p(x) for rows labelled -1.
         out : path of a .npy file, optional
-            Where to write the result block by block, without labels.
+            Write the result to this file block by block; only without y.
 
         Returns
         -------
@@ -235,19 +237,19 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
         if y is None:
             return super().score_samples(X, out=out)
         if out is not None:
-            raise ValueError("out can be used for the log density of rows only; leave out y")
+            raise ValueError("out can only be used without y")
         return self._joint_scores(X, y)
 
     def predict_component(self, X):
-        """The most probable component of each row, (n_samples,); labels are not asked for."""
+        """Most probable component of each row given x alone, (n_samples,)."""
         return rows_of(self, X, most_probable)
 
     def predict_from_factors(self, X):
-        """The class of each row judged by its factors from `transform` alone, (n_samples,)."""
+        """Class of each row predicted from its factors (`transform`) alone, (n_samples,)."""
         return self.classes_[np.argmax(self._latent_probabilities(X), axis=1)]
 
     def risks(self, X):
-        """What each decision about a row is expected to cost.
+        """Expected cost of each decision about a row.
 
         Parameters
         ----------
@@ -267,16 +269,16 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
         )
 
     def reconstruct(self, X, least_squares=False, *, out=None):
-        """The rows as their most probable component has them, (n_samples, n_features).
+        """Rows reconstructed by their most probable component, (n_samples, n_features).
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path or blocks
         least_squares : bool, default=False
-            Whether to project the row on the loadings of that component, which brings it as close to the row
-            as can be, in place of taking the factors from `transform`.
+            Whether to project each row on the loadings of that component, which minimises the squared error,
+            instead of using the factors from `transform`.
         out : path of a .npy file, optional
-            Where to write the result block by block.
+            Write the result to this file block by block.
 
         Returns
         -------
@@ -295,13 +297,13 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     def n_parameters(self):
         """Number of free parameters of the fitted density of rows and labels.
 
-        Loadings count up to rotations about the coefficients of the classifier. With as many factors as
-        features, noise of the rows can be traded for uncertainty of the label, except where the angles
-        between three or more coefficients have to suit several components.
+        Loadings are counted up to rotations about the coefficients of the classifier. With as many factors as
+        features, noise of the rows can be exchanged for uncertainty of the label, unless the angles between
+        three or more coefficients must fit several components.
         """
         check_is_fitted(self)
         L, D, d, J = self.n_components, self.n_features_in_, self.n_factors, self._n_questions()
-        seen = min(d, J)  # directions of the factors that the classifier tells apart
+        seen = min(d, J)  # dimension of the factor space that the classifier uses
         turns = (d - seen) * (d - seen - 1) // 2
         traded = d == D and 1 in (L, J, D)
         return L - 1 + L * (D + 1 + D * d - turns) + J + J * seen - seen * (seen - 1) // 2 - traded

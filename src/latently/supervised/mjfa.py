@@ -35,7 +35,7 @@ class ClassStructure(CommonStructure):
     """C classes of K components with common loadings; `n_components` is C K."""
 
     n_groups: int = 1  # type: ignore[assignment]
-    class_prior: Any = None  # (C,), if it is known
+    class_prior: Any = None  # (C,), if given
 
     @property
     def parameters(self):
@@ -56,7 +56,7 @@ class ClassStructure(CommonStructure):
 
     @property
     def least_rows(self):
-        return self.n_components // self.n_groups  # a small class need not fill all of its own
+        return self.n_components // self.n_groups  # a small class may leave components empty
 
     def kernel(self, family, dtype):
         return ClassGroups(family, dtype, self.n_components // self.n_groups, self.class_prior)
@@ -74,7 +74,7 @@ class ClassStructure(CommonStructure):
     def from_kernel(self, params):
         flat = super().from_kernel(params)
         rho, pi = split_weights(flat["weights"], self.n_groups)
-        if self.class_prior is not None:  # which the sums are but for rounding
+        if self.class_prior is not None:  # equal to the sums up to rounding
             rho = like(self.class_prior, rho)
         by_class = {
             name: by_group(flat[name], self.n_groups) for name in ("latent_means", "latent_covariances")
@@ -82,18 +82,18 @@ class ClassStructure(CommonStructure):
         return {**flat, **by_class, "class_prior": rho, "weights": pi}
 
     def exact(self, params, fitted):
-        # the weights that a model read from a file will have, to the last digit
+        # exactly the weights of the model when it is read from a file
         weights = joint_weights(fitted["class_prior"], fitted["weights"])
         return super().exact(replace(params, weights=weights), fitted)
 
     def completed(self, ours, given):
         if "loadings" in given:
-            raise ValueError("loadings_init needs all other starting values too, which say what it means")
+            raise ValueError("loadings_init needs all other starting values too, because they depend on it")
         return {**ours, **given}
 
 
 def check_rows_of_weights(shown_as, array):
-    """Weights (C, K) of which each row sums to one."""
+    """Weights (C, K) whose rows each sum to one."""
     return np.stack([check_mixing_weights(f"each row of {shown_as}", row) for row in array])
 
 
@@ -105,10 +105,10 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
 
     A class c is drawn with probability rho_c, one of its K components with probability pi_ck, factors z from
     N(xi_ck, Omega_ck), and x = A z + noise with noise ~ N(0, diag(psi)). All classes share the loadings A and
-    the noise, so there are few parameters, and rows of all classes can be seen in one plane of factors. With
+    the noise, so there are few parameters, and rows of all classes can be plotted in one factor space. With
     one component per class it is an MCFA whose components are the classes.
 
-    Rows without a label help too: they count for each class by its posterior probability.
+    Unlabelled rows are used too: they contribute to each class with its posterior probability.
 
     Parameters
     ----------
@@ -117,13 +117,13 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
     n_factors : int, default=1
         Number of factors q, at least one.
     shared_covariance : bool, default=False
-        Whether all components have one and the same covariance of the factors. Then they are told apart by
-        their means alone, and there are far fewer parameters: worth a try where rows are few.
+        Whether all components share one covariance of the factors. They then differ only in their means,
+        which needs far fewer parameters: worth a try with few rows.
     class_prior : array-like of shape (n_classes,), optional
-        Probabilities of the classes in ascending order of their labels. By default they are learnt; those of
-        labelled rows are the shares of the classes.
+        Probabilities of the classes, in ascending order of their labels. By default they are estimated; with
+        all rows labelled they are the class frequencies.
     reject_below : float, optional
-        Rows whose log density is below are rejected by `predict`. See also `calibrate_rejection`.
+        `predict` rejects rows whose log density is below this value. See also `calibrate_rejection`.
     {options}
 
     Attributes
@@ -131,12 +131,12 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
     classes_ : ndarray of shape (n_classes,)
     class_prior_ : ndarray of shape (n_classes,)
     weights_ : ndarray of shape (n_classes, n_components)
-        Of the components within their class.
+        Weights of the components within each class; every row sums to one.
     loadings_ : ndarray of shape (n_features, n_factors)
         A, with orthonormal columns.
     latent_means_ : ndarray of shape (n_classes, n_components, n_factors)
     latent_covariances_ : ndarray of shape (n_classes, n_components, n_factors, n_factors)
-        They may be singular.
+        May be singular.
     noise_variance_ : ndarray of shape (n_features,)
     means_ : ndarray of shape (n_classes, n_components, n_features)
         Computed on access, as is `covariances_`.
@@ -255,7 +255,7 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         check_loadings_given(self)
 
     def _allowed(self, y, n_rows, *, reset):
-        """(n_rows, C K) bool: the components of the class of each row, of all classes if it has no label."""
+        """(n_rows, C K) bool: the components of the class of each row, of all classes if it is unlabelled."""
         of_class = labelled.allowed_classes(self, y, n_rows, reset=reset)
         return None if of_class is None else np.repeat(of_class, self.n_components, axis=1)
 

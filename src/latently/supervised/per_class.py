@@ -1,8 +1,8 @@
-"""A density for each class makes a classifier.
+"""Bayes classifier built from one density per class.
 
     p(l | x) = rho_l p(x | l) / sum_h rho_h p(x | h)
 
-Any estimator that tells log densities will do: a copy of it is fitted to the rows of each class.
+Any estimator with `score_samples` can be used: a copy of it is fitted to the rows of each class.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from latently.supervised.classifier import DensityClassifier, check_threshold
 
 @estimator
 class PerClass(DensityClassifier, Estimator):
-    """Bayes classifier with a density for each class: p(l|x) is proportional to rho_l p(x|l).
+    """Bayes classifier with one density per class: p(l|x) is proportional to rho_l p(x|l).
 
     The densities are fitted separately, each to the rows of its class. With :class:`latently.mixture.MCFA` it
     is known as mMCFA, with :class:`latently.mixture.MPPCA` as mPPCA.
@@ -40,15 +40,15 @@ class PerClass(DensityClassifier, Estimator):
     density : estimator
         Anything with `fit(X)` and `score_samples(X)`, the log density of rows: the models of
         `latently.mixture`, scikit-learn's `GaussianMixture` and `KernelDensity`, and pipelines that end in
-        such a one. It is left as it is; copies are fitted. NaN in X is as good as it is to this estimator.
+        one of these. Clones of it are fitted. X may hold NaN if this estimator supports it.
     class_prior : array-like of shape (n_classes,), optional
-        Probabilities rho of the classes, in ascending order of their labels. By default the shares of the
-        classes in the rows, by weight.
+        Probabilities rho of the classes, in ascending order of their labels. By default the (weighted) class
+        frequencies.
     reject_below : float, optional
-        Rows whose log density ln p(x) is below are rejected by `predict`. By default none is; see also
-        `calibrate_rejection`.
+        `predict` rejects rows whose log density ln p(x) is below this value. By default no row is rejected;
+        see also `calibrate_rejection`.
     n_jobs : int, optional
-        Classes to fit at once, as for joblib. The result does not depend on it.
+        Number of classes fitted in parallel, as for joblib. The result does not depend on it.
 
     Attributes
     ----------
@@ -58,9 +58,9 @@ class PerClass(DensityClassifier, Estimator):
     densities_ : list of estimators
         The density of each class.
     reject_below_ : float
-        Rows with a log density below it are rejected; -inf if none is.
+        Rows with a log density below it are rejected; -inf if there is no rejection.
     rejected_label_ : int or str
-        What `predict` says of them: -1, or "rejected" among labels that are text.
+        The label that `predict` gives rejected rows: -1, or "rejected" if labels are text.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -77,7 +77,7 @@ class PerClass(DensityClassifier, Estimator):
     >>> model.score(X[1::2], y[1::2]) > 0.9
     True
     >>> model = model.calibrate_rejection(X[1::2], acceptance_rate=0.95)
-    >>> model.predict([[100.0] * 13])  # this is no wine
+    >>> model.predict([[100.0] * 13])  # not a wine
     array([-1])
     """
 
@@ -105,9 +105,9 @@ class PerClass(DensityClassifier, Estimator):
         X : array-like of shape (n_samples, n_features)
             The rows, in memory.
         y : array-like of shape (n_samples,)
-            The class of each row: numbers or text.
+            The class of each row, as numbers or text.
         sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts, for densities that take weights.
+            Weight of each row, for densities that accept weights.
 
         Returns
         -------
@@ -115,7 +115,9 @@ class PerClass(DensityClassifier, Estimator):
         """
         self._check_options()
         if sample_weight is not None and not has_fit_parameter(self.density, "sample_weight"):
-            raise ValueError(f"sample_weight was given, but {type(self.density).__name__}.fit takes none")
+            raise ValueError(
+                f"sample_weight was given, but {type(self.density).__name__}.fit does not accept it"
+            )
         with unchanged_on_failure(self):
             rows = self._rows(X, reset=True)
             codes = self._encoded(y, len(rows))
@@ -143,7 +145,7 @@ class PerClass(DensityClassifier, Estimator):
         return data.X
 
     def _prior(self, weight):
-        """The probabilities of classes of which there are rows of this weight."""
+        """Class probabilities, given the total weight of the rows of each class."""
         if np.any(weight == 0):
             label = self.classes_.tolist()[np.argmin(weight)]
             raise ValueError(f"sample_weight is zero for every row of class {label!r}; drop these rows")
@@ -171,18 +173,18 @@ class PerClass(DensityClassifier, Estimator):
             row, code = np.argwhere(wrong)[0]
             raise ValueError(
                 f"the density of class {self.classes_.tolist()[code]!r} gives row {row} of X the log density "
-                f"{log_densities[row, code]}, which is none"
+                f"{log_densities[row, code]}, which is not valid"
             )
         return log_densities
 
     def sample(self, n_samples=1, *, random_state=None):
-        """Draw rows and their classes from the model, if its densities can be drawn from.
+        """Draw rows and their classes from the model, if its densities have `sample`.
 
         Parameters
         ----------
         n_samples : int, default=1
         random_state : int, Generator, RandomState or None
-            Seed of this draw; that of `density` is that of `fit`.
+            Seed of this draw; the `random_state` of `density` is used by `fit` only.
 
         Returns
         -------
@@ -211,7 +213,7 @@ class PerClass(DensityClassifier, Estimator):
         for density in self.densities_:
             if not hasattr(density, method):
                 raise TypeError(
-                    f"{method} needs densities that have it, but {type(density).__name__} has not"
+                    f"{method} needs densities that have {method!r}, but {type(density).__name__} does not"
                 )
 
     # -- files --------------------------------------------------------------------------------------
@@ -227,7 +229,7 @@ class PerClass(DensityClassifier, Estimator):
         if not isinstance(densities, list) or not densities:
             raise ValueError("it has no densities")
         if any(type(density) is not type(self.density) for density in densities):
-            raise ValueError("its densities are not of the class of its hyper-parameter density")
+            raise ValueError("its densities do not have the class of its hyper-parameter density")
         self.densities_, self.n_features_in_ = densities, densities[0].n_features_in_
         if any(density.n_features_in_ != self.n_features_in_ for density in densities):
             raise ValueError("its densities differ in their number of features")

@@ -31,7 +31,7 @@ class Generators:
         """From an integer, a NumPy Generator or RandomState (which is advanced), or None for a new seed."""
         shuffling, *others = _seed_sequence(random_state).spawn(4)
         device = torch.empty(0, device=device).device  # with its number, as tensors have it
-        places = ("cpu", device, device)
+        places: tuple[torch.device | str, ...] = ("cpu", device, device)
         return cls(np.random.default_rng(shuffling), *map(_torch_generator, others, places))
 
     def for_evaluation(self) -> torch.Generator:
