@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_array, validate_data
 
 from latently.backend.hashing import row_hashes
@@ -25,7 +26,11 @@ from latently.estimators.checks import LARGEST, check_weights
 
 
 def check_data(estimator, X, sample_weight=None, *, reset) -> Any:
-    """Validated rows with their weights, in memory, on a device or out of core."""
+    """Validated rows with their weights, in memory, on a device or out of core.
+
+    Missing entries are an error unless the tags of the estimator allow them; out of core they are found when
+    the rows are read (`check_summary`, and `estimators.rows`).
+    """
     if is_dask(X):
         from latently.core.sweep_dask import DaskData
 
@@ -53,12 +58,25 @@ def _checked_rows(estimator, X, *, reset):
         reset=reset,
         dtype="numeric",  # integers keep their dtype: blocks are converted to floats for the kernel
         ensure_min_samples=2 if reset else 1,
-        ensure_all_finite="allow-nan",
+        ensure_all_finite="allow-nan" if allows_missing(estimator) else True,
     )
     if X.dtype.kind == "f" and X.dtype.itemsize not in (4, 8):
         with np.errstate(over="ignore"):  # a long double may overflow
             X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite="allow-nan")
     return X
+
+
+def allows_missing(estimator):
+    """Whether the estimator takes NaN as a missing entry."""
+    return get_tags(estimator).input_tags.allow_nan
+
+
+def refuse_missing(estimator, found):
+    if found:
+        raise ValueError(
+            f"Input X contains NaN, and {type(estimator).__name__} does not accept missing entries; impute "
+            "them first, for example with MFA().fit(X).impute(X)"
+        )
 
 
 def _checked_tensor(estimator, X, *, reset):
@@ -77,6 +95,8 @@ def _checked_tensor(estimator, X, *, reset):
         )
     if is_floating(X) and bool(xp.any(xp.isinf(X))):
         raise ValueError("Input X contains infinity")
+    if is_floating(X) and not allows_missing(estimator):
+        refuse_missing(estimator, bool(xp.any(xp.isnan(X))))
     if is_floating(X) and X.dtype not in (xp.float32, xp.float64):
         X = double(X)
     _check_feature_count(estimator, X.shape[1], reset=reset)
@@ -164,6 +184,8 @@ def check_summary(estimator, summary):
     """Raise an error if nothing was observed, or if squares of a feature overflow or underflow."""
     if summary is None:
         raise ValueError("every entry of X is missing (NaN), so there is nothing to learn from")
+    if not allows_missing(estimator):
+        refuse_missing(estimator, summary.missing)
     seen, infinite, mean, deviation, constant = map(
         to_numpy,
         (summary.observed_weight > 0, summary.infinite, summary.mean, summary.deviation, summary.constant),

@@ -66,7 +66,7 @@ class FitOptions:
             max_iter=model.max_iter,
             stop=relative(model.tol, least_size),
             tol=model.tol,
-            objective=objective or LOG_LIKELIHOOD,
+            objective=objective or model.objective,
             verbose=bool(model.verbose),
             callbacks=tuple(model.callbacks or ()),
             checkpoint=_checkpoint(model, data_identity),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import KW_ONLY
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from latently.backend.namespace import to_device
+from latently.core.drivers import LOG_LIKELIHOOD, Objective
 from latently.estimators import notebook, saving
 from latently.estimators.checks import (
     check_callbacks,
@@ -96,6 +97,8 @@ class IterativeEstimator(BaseEstimator):
     warm_start: bool = option(default=False, check=check_flag)
     verbose: int = option(default=0, check=check_verbosity)
     callbacks: Any = option(default=None, check=check_callbacks)
+
+    objective: ClassVar[Objective] = LOG_LIKELIHOOD  # what `history_` holds, and which direction is better
 
     save = saving.save
     _repr_html_inner = notebook.html

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import Array, is_floating, namespace, to_numpy
 from latently.estimators.checks import check_writable
-from latently.estimators.data import check_data, check_same_device
+from latently.estimators.data import allows_missing, check_data, check_same_device
 from latently.estimators.fitted import FittedModel
 
 Fn = Callable[..., Array]
@@ -46,7 +47,7 @@ def rows_over(
         check_writable("out", out)
     check_same_device(f"{type(model).__name__}.{fn.method}", data, place)  # type: ignore[attr-defined]
     sweep = data.sweep(None, floats_per_row=floats_per_row, block_size=model.block_size)
-    checked = quietly if data.in_memory else finite_only
+    checked = quietly if data.in_memory else partial(finite_only, allows_missing(model), type(model).__name__)
     collected: Array = data.collected(sweep.rows(checked, fn, *args), out)
     return collected
 
@@ -56,10 +57,14 @@ def quietly(fn: Fn, *args: Any) -> Array:
         return fn(*args)
 
 
-def finite_only(fn: Fn, *args: Any) -> Array:
-    """`fn`, with an error for infinite entries, for rows that were not validated before."""
+def finite_only(allow_nan: bool, name: str, fn: Fn, *args: Any) -> Array:
+    """`fn`, with an error for infinite or forbidden entries, for rows that were not validated before."""
     *_, block = args
     xp = namespace(block.X)
+    if block.observed is not None and not allow_nan:
+        raise ValueError(
+            f"Input X contains NaN, and {name} does not accept missing entries; impute them first"
+        )
     if is_floating(block.X) and bool(xp.any(xp.isinf(block.X))):
         raise ValueError("Input X contains infinity")
     return quietly(fn, *args)

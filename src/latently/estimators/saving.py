@@ -195,6 +195,10 @@ def _rebuilt(class_named: ClassNamed, header: dict[str, Any], arrays: Arrays, le
         known = hasattr(estimator, "_set_exact_arrays")
         _require(known, f"it has unknown arrays: {sorted(groups['exact'])}")
         estimator._set_exact_arrays(**groups["exact"])
+    _require(
+        not groups["fit"] or hasattr(estimator, "history_"),
+        "it has a history, but _set_fitted_arrays of its class sets no history_, n_iter_, n_passes_, converged_",
+    )
     if hasattr(estimator, "history_"):
         _set_history(estimator, header, groups["fit"])
     else:

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latently.backend.namespace import is_floating, like, namespace, to_numpy, zeros
-from latently.core.drivers import Objective, best_start, em_step, relative
+from latently.core.drivers import LOG_LIKELIHOOD, best_start, em_step, relative
 from latently.core.frame import Frame
 from latently.core.summary import Summary
 from latently.core.tree import mapped
@@ -125,7 +125,7 @@ class _BinaryFactorization(
     components_init: Any = None
     activation_probability_init: Any = None
 
-    objective = Objective("objective per row")  # under truncation a bound
+    objective = replace(LOG_LIKELIHOOD, name="objective per row")  # under truncation a bound
 
     partial_fit = partial_fit
     bic, aic = criteria.bic, criteria.aic

@@ -14,7 +14,7 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, like, namespace, to_numpy
-from latently.core.drivers import LOG_LIKELIHOOD, best_start, em_step, relative
+from latently.core.drivers import best_start, em_step, relative
 from latently.core.frame import Frame
 from latently.core.summary import Summary
 from latently.core.tree import mapped
@@ -77,8 +77,6 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
     init: str = option(default="kmeans", check=check_choice, choices=starts.INITS)
     noise_floor: float = option(default=1e-6, check=check_number, least=0)
     dtype: str = option(default="float64", check=check_choice, choices=("float64", "float32"))
-
-    objective = LOG_LIKELIHOOD
 
     def _structure(self) -> Structure:
         """The mapping between fitted attributes and the kernel's parameters, for the current options."""

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from latently.backend.namespace import like, namespace, to_numpy
+from latently.core.drivers import LOG_LIKELIHOOD
 from latently.core.tree import mapped
 from latently.distributions.groups import HardGroups, by_group, joint_weights, split_weights
 from latently.distributions.mixture import MixtureParams, responsibilities
@@ -29,7 +30,7 @@ from latently.estimators.labels import component_labels
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.rows import for_method, rows_of
-from latently.mixture.base import LOG_LIKELIHOOD, MixtureEstimator
+from latently.mixture.base import MixtureEstimator
 from latently.mixture.gaussian import GaussianMixture
 from latently.mixture.structure import COVARIANCE_TYPES, GaussianStructure
 
