@@ -43,15 +43,15 @@ class Objective:
             fell = "fell" if self.direction > 0 else "rose"
             raise ObjectiveWorsened(
                 f"the {self.name} {fell} by {-improvement:.3g} to {value:.10g} in iteration {n_iter}; "
-                f"rounding explains at most {rounding:.3g}. A step of this model, or its bound of rounding, is "
-                "wrong: please report this"
+                f"rounding explains at most {rounding:.3g}. A step of this model, or its bound of "
+                "rounding, is wrong: please report this"
             )
 
 
 LOG_LIKELIHOOD = Objective(
     "log-likelihood per row",
-    remedy="check X for rows that the model cannot have generated, or raise noise_floor (weight_floor of BNMF) to "
-    "keep the model away from singular solutions",
+    remedy="check X for rows that the model cannot have generated, or raise noise_floor (weight_floor of "
+    "BNMF) to keep the model away from singular solutions",
 )
 
 

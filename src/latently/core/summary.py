@@ -30,6 +30,8 @@ class Summary:
     deviation: Array  # (D,)
     constant: Array  # (D,) bool: the feature is constant
     infinite: Array  # (D,) bool: it contains an infinity
+    low: Array  # (D,) smallest and
+    high: Array  # (D,) largest entry
     content: int  # order-independent hash of all rows with their weights and labels
     sample: Sample | None  # in main memory
 
@@ -37,7 +39,7 @@ class Summary:
     def of_moments(cls, mean: Array, deviation: Array) -> Summary:
         """Summary of rows known by their moments only, which may have missing entries."""
         nothing = namespace(mean).zeros_like(mean)
-        return cls(0, 1.0, nothing, mean, deviation, nothing > 0, nothing > 0, 0, None)
+        return cls(0, 1.0, nothing, mean, deviation, nothing > 0, nothing > 0, mean, mean, 0, None)
 
     @property
     def missing(self) -> bool:
@@ -124,6 +126,8 @@ def summarise(sweep: Any, sample_size: int) -> Summary | None:
         deviation=half_range * spread,
         constant=constant,
         infinite=xp.isinf(low) | xp.isinf(high),
+        low=low,
+        high=high,
         content=ranges.content,
         sample=sample.distinct(sample_size),
     )

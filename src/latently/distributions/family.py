@@ -1,7 +1,16 @@
 """A family of densities as a mixture sees it: the components of a mixture, all at once.
 
-n rows, K components, D features. A family subclasses `Family`, writes the functions without a body, and takes
-the defaults of the others where they suit it. Arrays are of the namespace of the rows.
+n rows, K components, D features. A family is a frozen dataclass that subclasses `Family`, writes the functions
+without a body, and takes the defaults of the others where they suit it. Arrays are of the namespace of the
+rows. Three records belong to it:
+
+    parameters   with `means` (K, D), a field or a property, by which starts are located
+    density      what `prepare` returns: a dataclass with `constants` (K,), added to the log densities, and
+                 `log_weights` (K,), both set by the mixture
+    statistics   sums over rows with `weight` (K,)
+
+Mixtures take missing entries, so `evaluate` and `sums` have to respect `block.observed` (None for complete
+rows). What `evaluate` returns may be overwritten.
 """
 
 from __future__ import annotations
@@ -19,6 +28,7 @@ from latently.distributions.responsibilities import Responsibilities
 class Family(Protocol):
     """Parameters, densities and statistics of K components."""
 
+    has_floor: bool = True  # whether `floor` bounds variances; else constant features are nothing to report
     floor: Any  # (D,) smallest variances; None where parameters are known
     isotropic: bool  # whether a component knows one scale only, so that features must keep their units
 

@@ -7,7 +7,7 @@ Generic over families, which define the density of a row and the statistics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,9 @@ class Mixture(Kernel):
         return [replace(self, family=family) for family in self.family.conditionals()]
 
     def in_main_memory(self) -> Mixture:
-        return replace(self, family=replace(self.family, floor=to_numpy(self.family.floor)))
+        held = {field.name: getattr(self.family, field.name) for field in fields(self.family)}
+        arrays = {name: to_numpy(value) for name, value in held.items() if hasattr(value, "shape")}
+        return replace(self, family=replace(self.family, **arrays))
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         return int(self.family.floats_per_row(K, D, missing))

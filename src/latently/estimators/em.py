@@ -18,9 +18,11 @@ from latently.core.drivers import Result, Step, relative, run_passes
 from latently.core.frame import Frame
 from latently.core.squarem import squarem
 from latently.core.stepwise import Batch, Online
+from latently.core.tree import mapped
 from latently.estimators import fitting
 from latently.estimators.fitting import FitOptions, Start
 from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.parameters import given_starts
 from latently.estimators.problem import Problem
 from latently.estimators.randomness import as_random_state
 
@@ -73,6 +75,28 @@ def _all_rows(
         step = problem.with_conditionals(step, problem.sweep(), problem.log_volume, counted=counted)
         step = squarem(step, problem.kernel)
     return fitting.fit(step, start, options, example=example)
+
+
+def known_start(
+    model: Any,
+    problem: Problem,
+    to_kernel: Callable[[dict[str, Any]], Any],
+    check: Callable[[Any, str], Any] = lambda start, shown_as: start,
+    shown_as: str = "the starting values",
+) -> tuple[Any, dict[str, Any]]:
+    """Starting values that need no search, from an earlier fit or from the user; or None, and those given.
+
+    `check(start, shown_as)` returns a start in the frame, or raises an error that calls it `shown_as`.
+    """
+    here, n_features = problem.in_main_memory(), problem.data.n_features
+    if model.warm_start and hasattr(model, "history_"):
+        model._check_shapes(n_features, "warm_start")
+        last = here.to_frame(mapped(to_numpy, model._fitted_model().params))
+        return problem.on_device(check(last, "the means of the last fit")), {}
+    given = given_starts(model, model._parameters(), model._sizes(n_features))
+    if len(given) < len(model._parameters()):
+        return None, given
+    return problem.on_device(check(here.to_frame(to_kernel(given)), shown_as)), given
 
 
 # -- mini-batches -------------------------------------------------------------------------------------

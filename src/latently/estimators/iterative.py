@@ -113,9 +113,8 @@ class IterativeEstimator(BaseEstimator):
             The rows. NaN marks a missing entry. Accepts arrays and data frames in memory, torch tensors on
             any device, Dask arrays and data frames, the path of a .npy, .zarr, .parquet or .csv file, and any
             iterable that yields the same blocks of rows each time it is iterated over.
-        y : array-like of shape (n_samples,) or (n_samples, n_components), optional
-            Known components: the component of each row, -1 if unknown; or True for every component that a row
-            may come from.
+        y : ignored
+            Unless the model uses labels.
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row; an integer weight is equivalent to repeating the row.
 

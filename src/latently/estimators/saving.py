@@ -197,12 +197,10 @@ def _rebuilt(class_named: ClassNamed, header: dict[str, Any], arrays: Arrays, le
         estimator._set_exact_arrays(**groups["exact"])
     _require(
         not groups["fit"] or hasattr(estimator, "history_"),
-        "it has a history, but _set_fitted_arrays of its class sets no history_, n_iter_, n_passes_, converged_",
+        "it has a history that its class does not expect: _set_fitted_arrays must set history_ and the like",
     )
     if hasattr(estimator, "history_"):
         _set_history(estimator, header, groups["fit"])
-    else:
-        _require(not groups["fit"])
     more = header.get("more", {})
     _require(isinstance(more, dict))
     if more or hasattr(estimator, "_set_more"):

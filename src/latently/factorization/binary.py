@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from latently.backend.namespace import is_floating, like, namespace, to_numpy, zeros
 from latently.core.drivers import LOG_LIKELIHOOD, best_start, em_step, relative
-from latently.core.frame import Frame
-from latently.core.summary import Summary
 from latently.core.tree import mapped
 from latently.distributions.binary_causes import (
     BinaryCauses,
@@ -36,18 +34,15 @@ from latently.estimators.checks import (
     check_positive,
     check_weights,
 )
-from latently.estimators.data import check_same_device, identity_in_order
-from latently.estimators.em import fit_em, keep_result, partial_fit
-from latently.estimators.fitted import FittedModel
+from latently.estimators.data import identity_in_order
 from latently.estimators.fitting import FitOptions
-from latently.estimators.iterative import IterativeEstimator
+from latently.estimators.kernel_models import KernelEstimator
 from latently.estimators.messages import warn_user
 from latently.estimators.options import estimator, option
-from latently.estimators.parameters import Parameter, given_starts, store
-from latently.estimators.problem import Problem, summarised
+from latently.estimators.parameters import Parameter
 from latently.estimators.randomness import as_generator, as_random_state
 from latently.estimators.rows import for_method, in_main_memory, rows_of
-from latently.estimators.starts import SHORT_RUN, rows_for_start
+from latently.estimators.starts import SHORT_RUN
 from latently.factorization.candidates import Candidates, WithCandidates
 
 _MOST_STATES = 2**18  # that are tabulated
@@ -69,9 +64,7 @@ def _check_probability(name, array):
 
 
 @estimator
-class _BinaryFactorization(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, IterativeEstimator
-):
+class _BinaryFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, KernelEstimator):
     """Everything but the noise; a concrete model implements `_noise`.
 
     Parameters
@@ -127,7 +120,6 @@ class _BinaryFactorization(
 
     objective = replace(LOG_LIKELIHOOD, name="objective per row")  # under truncation a bound
 
-    partial_fit = partial_fit
     bic, aic = criteria.bic, criteria.aic
 
     def _noise(self, summary):
@@ -181,19 +173,10 @@ class _BinaryFactorization(
 
     # -- fitting --------------------------------------------------------------------------------------
 
-    def _fit(self, data):
-        problem = self._problem(data)
+    def _result(self, problem):
         by_rows = problem.kernel.candidates is not None and self.batch_size is None
-        keep_result(self, problem, self._with_candidates(problem) if by_rows else self._with_all(problem))
-
-    def _with_all(self, problem):
-        """EM over the same states for all rows; mini-batches select candidates at every visit of a row."""
-        return fit_em(
-            self,
-            problem,
-            start=lambda progress: self._start(problem, progress),
-            example=lambda: self._example(problem),
-        )
+        # mini-batches select candidates at every visit of a row
+        return self._with_candidates(problem) if by_rows else super()._result(problem)
 
     def _with_candidates(self, problem):
         """EM with candidates that are kept between iterations."""
@@ -213,50 +196,17 @@ class _BinaryFactorization(
         self.n_passes_ = options.passes.count
         return replace(result, params=result.params.params)
 
-    def _kernel(self, noise=None):
+    def _kernel(self, summary=None):
         return BinaryCauses(
             self.n_components,
-            self._noise(None) if noise is None else noise,
+            self._noise(summary),
             truncation=self.truncation,
             rule=self.truncation_rule,
             per_unit=bool(self.per_unit),
             candidates=self._n_candidates(),
         )
 
-    def _problem(self, data):
-        summary = summarised(self, data, self._sample_size())
-        self._check_values(data)
-        kernel = self._kernel(self._noise(summary))
-        return Problem(
-            kernel, data, Frame.identity(summary.mean), summary, self.n_components, self.block_size
-        )
-
-    def _sample_size(self):
-        """Rows to keep for the starts; with given starting values only those that identify a checkpoint."""
-        given = all(getattr(self, entry.init) is not None for entry in self._parameters())
-        if given or (self.warm_start and hasattr(self, "history_")):
-            return 0 if self.checkpoint is None else 2
-        return rows_for_start(self.n_components)
-
-    def _check_values(self, data):
-        """Raise an error or warn if the noise model does not allow such rows."""
-
-    def _problem_of_fitted(self, data):
-        fitted = self._fitted_model()
-        check_same_device(f"{type(self).__name__}.partial_fit", data, fitted.place)
-        summary = Summary.of_moments(fitted.frame.shift, fitted.frame.scale)
-        return Problem(fitted.kernel, data, fitted.frame, summary, self.n_components, self.block_size)
-
-    def _start(self, problem, progress=None):
-        """Starting values, and whether the user interrupted the search for them."""
-        D = problem.data.n_features
-        if self.warm_start and hasattr(self, "history_"):
-            self._check_shapes(D, "warm_start")
-            last = mapped(to_numpy, self._fitted_model().params)
-            return problem.on_device(problem.kernel.clamped(last)), False
-        given = given_starts(self, self._parameters(), self._sizes(D))
-        if len(given) == len(self._parameters()):
-            return problem.on_device(problem.kernel.clamped(self._to_kernel(given))), False
+    def _own_start(self, problem, given, progress):
         sample = problem.in_main_memory().sample()
         rng = as_random_state(self.random_state)
         n_init = _STARTS if self.n_init == "auto" else self.n_init
@@ -310,12 +260,6 @@ class _BinaryFactorization(
             params = replace(params, components=like(W * noise, params.components))
         return params
 
-    def _example(self, problem):
-        """Parameters of the right shapes, for reading a checkpoint."""
-        sizes = self._sizes(problem.data.n_features)
-        halves = {entry.name: np.full(entry.shape_for(sizes), 0.5) for entry in self._parameters()}
-        return problem.on_device(self._to_kernel(halves))
-
     # -- parameters in and out ------------------------------------------------------------------------
 
     def _parameters(self):
@@ -330,9 +274,6 @@ class _BinaryFactorization(
     def _sizes(self, n_features):
         return {"H": self.n_components, "D": n_features}
 
-    def _keep(self, params):
-        store(self, self._from_kernel(params))
-
     def _to_kernel(self, fitted):
         probability = fitted["activation_probability"]
         by_unit = probability if self.per_unit else zeros((self.n_components,), probability) + probability
@@ -341,13 +282,6 @@ class _BinaryFactorization(
     def _from_kernel(self, params):
         pi = params.activation
         return {"components": params.components, "activation_probability": pi if self.per_unit else pi[0]}
-
-    def _fitted_model(self) -> FittedModel:
-        fitted = self._fitted_arrays()
-        place = fitted["components"]
-        frame = Frame.identity(place[0, :])
-        params = self._to_kernel(fitted)
-        return FittedModel(self._kernel(), params, frame, self.n_components, self.n_features_in_, place)
 
     # -- using a fitted model -------------------------------------------------------------------------
 
@@ -493,7 +427,7 @@ class BNMF(_BinaryFactorization):
         floor = self.weight_floor * float(xp.mean(problem.summary.mean))
         return replace(problem, kernel=replace(problem.kernel, floor=floor))
 
-    def _check_values(self, data):
+    def _check_rows(self, data, summary):
         sweep = data.sweep(None, floats_per_row=3 * data.n_features, block_size=self.block_size)
         found = sweep.reduce(kinds_of_values, worse)
         if found.lowest < 0:

@@ -15,24 +15,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.core.drivers import best_start, em_step, relative
-from latently.core.frame import Frame
 from latently.core.summary import Summary
 from latently.core.tree import mapped
 from latently.distributions.mixture import drawn_rows, expected_rows, log_density, responsibilities
 from latently.estimators import criteria
 from latently.estimators.checks import check_choice, check_flag, check_integer, check_number, check_weights
 from latently.estimators.data import called, check_same_device, computed
-from latently.estimators.em import fit_em, keep_result, partial_fit
+from latently.estimators.em import fit_em, keep_result, known_start, partial_fit
 from latently.estimators.fitted import FittedModel
 from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.labels import component_labels
 from latently.estimators.messages import warn_user
 from latently.estimators.options import estimator, option
-from latently.estimators.parameters import given_starts, store
+from latently.estimators.parameters import store
 from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_of
-from latently.estimators.starts import SHORT_RUN, rows_for_start
+from latently.estimators.starts import SHORT_RUN, sample_size
 from latently.mixture import starts
 from latently.mixture.structure import Structure
 
@@ -90,6 +89,27 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     # -- fitting --------------------------------------------------------------------------------------
 
+    def fit(self, X, y=None, sample_weight=None):
+        """Fit the model by EM.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or blocks
+            The rows. NaN marks a missing entry. Accepts arrays and data frames in memory, torch tensors on
+            any device, Dask arrays and data frames, the path of a .npy, .zarr, .parquet or .csv file, and any
+            iterable that yields the same blocks of rows each time it is iterated over.
+        y : array-like of shape (n_samples,) or (n_samples, n_components), optional
+            Known components: the component of each row, -1 if unknown; or True for every component that a row
+            may come from.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row; an integer weight is equivalent to repeating the row.
+
+        Returns
+        -------
+        self
+        """
+        return super().fit(X, y, sample_weight)
+
     partial_fit = partial_fit
 
     def _data(self, X, y=None, sample_weight=None, *, reset):
@@ -121,11 +141,12 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         """The kernel and the frame for these rows."""
         structure = self._structure()
         self._check_features(data.n_features)
-        summary = summarised(self, data, self._sample_size(structure))
+        summary = summarised(self, data, sample_size(self, structure.n_components))
         self._check_rows(summary.n_rows, structure)
         if summary.n_rows < 2 and not data.in_memory:  # arrays in memory were counted before
             raise ValueError(f"Found X with {summary.n_rows} sample(s) while a minimum of 2 is required")
-        frame = Frame.around(summary.mean, summary.deviation, isotropic=structure.family(None).isotropic)
+        structure.check_rows(summary)
+        frame = structure.frame(summary.mean, summary.deviation)
         return self._problem_in(frame, data, summary, structure)
 
     def _problem_of_fitted(self, data):
@@ -147,19 +168,14 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
                 f"n_components={structure.least_rows} must not be larger than n_samples={n_rows}"
             )
 
-    def _sample_size(self, structure):
-        """Rows to keep for the starts; with given starting values only those that identify a checkpoint."""
-        given = all(getattr(self, entry.init) is not None for entry in structure.parameters)
-        if given or (self.warm_start and hasattr(self, "history_")):
-            return 0 if self.checkpoint is None else 2
-        return rows_for_start(structure.n_components)
-
     def _floor(self, summary, frame, structure):
         """Lower bound of the variance of each feature in the frame: `noise_floor` times its variance.
 
         Isotropic families use the mean variance. A constant feature is treated as having variance one, the
         variance of the other features in the frame.
         """
+        if not structure.family(None).has_floor:
+            return None
         xp = namespace(frame.scale)
         variance = (summary.deviation / frame.scale) ** 2
         if structure.family(None).isotropic:
@@ -182,18 +198,13 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
     def _start(self, problem, progress=None):
         """Starting values in the frame, and whether the user interrupted the search for them.
 
-        They are given by the user, taken from an earlier fit, or computed here.
+        Given by the user, from the previous fit, or our own.
         """
         structure, n_features = self._structure(), problem.data.n_features
+        start, given = known_start(self, problem, structure.to_kernel, near_data, structure.means_from)
+        if start is not None:
+            return start, False
         here = problem.in_main_memory()
-        if self.warm_start and hasattr(self, "history_"):
-            self._check_shapes(n_features, "warm_start")
-            last = here.to_frame(mapped(to_numpy, self._fitted_model().params))
-            return problem.on_device(near_data(last, "the means of the last fit")), False
-        given = given_starts(self, structure.parameters, structure.sizes(n_features))
-        if len(given) == len(structure.parameters):
-            start = near_data(here.to_frame(structure.to_kernel(given)), structure.means_from)
-            return problem.on_device(start), False
         sample, means = here.sample(), structure.start_means(given)
         found = starts.starting_values(
             here.kernel,
@@ -270,7 +281,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         exact = self._exact_params()
         params = structure.to_kernel(fitted) if exact is None else exact
         kernel = structure.kernel(structure.family(np.zeros(self.n_features_in_)), self.dtype)
-        frame = Frame.around(*kernel.moments(params), isotropic=kernel.family.isotropic)
+        frame = structure.frame(*kernel.moments(params))
         place = next(iter(fitted.values()))
         return FittedModel(kernel, params, frame, structure.n_components, self.n_features_in_, place)
 

@@ -15,6 +15,7 @@ import numpy as np
 from latently.backend.linalg import transpose
 from latently.backend.namespace import Array, contiguous, eye, namespace, ones, to_numpy, zeros
 from latently.core.frame import Frame
+from latently.core.summary import Summary
 from latently.core.tree import mapped
 from latently.distributions import (
     CommonLoadings,
@@ -87,6 +88,17 @@ class Structure(Protocol):
 
     def kernel(self, family: Family, dtype: str) -> Mixture:
         return Mixture(family, dtype)
+
+    def frame(self, mean: Array, deviation: Array) -> Frame:
+        """The frame for rows with these moments: centred and scaled, unless the family needs other units.
+
+        Families of discrete rows use `Frame.identity(mean)`.
+        """
+        return Frame.around(mean, deviation, isotropic=self.family(None).isotropic)
+
+    def check_rows(self, summary: Summary) -> None:
+        """Raise an error if the model cannot have generated rows with this summary (`low` and `high`)."""
+        return None
 
     def check_frame(self, frame: Frame, name_of: Any) -> None:
         """Raise an error if the model cannot be fitted to rows in this location and scale."""
