@@ -166,7 +166,7 @@ HARD = {
 
 
 # Its bound falls by 7e-8 where two rows are all there is, ten times what its rounding is said to be.
-NOT_YET = {("DMCFA", "N < K"): ObjectiveWorsened}
+NOT_YET = {("DMCFA", "N < K"): ObjectiveWorsened, ("DMCFA-tuned", "N < K"): ObjectiveWorsened}
 
 
 @every_case

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from latently.core.sources import chunks, open_source
-from latently.mixture import MCFA, MFA, PPCA, FactorAnalysis, GaussianMixture, starts
+from latently.mixture import MCFA, MFA, PPCA, FactorAnalysis, GaussianMixture
 from tests.contracts.models import rows
 
 N, D = 600, 5
@@ -231,7 +231,7 @@ def test_settings_of_the_fit_do_the_same(tmp_path, name, more):
 def test_starts_see_the_same_sample(tmp_path, stored, monkeypatch):
     """Of more rows than starts look at, those are chosen that would be chosen in memory."""
     fitted_in_memory("MFA", "everything")  # is kept, and must be of all rows
-    monkeypatch.setattr(starts, "rows_for_start", lambda n_components: 60)
+    monkeypatch.setattr("latently.mixture.base.rows_for_start", lambda n_components: 60)
     data = given("everything")
     here = MODELS["MFA"](max_iter=1).fit(data.X, data.y, sample_weight=data.weight)
     assert abs(here.history_[0] - fitted_in_memory("MFA", "everything").history_[0]) > 1e-6
