@@ -145,7 +145,7 @@ def test_checkpoint_of_another_module(tmp_path):
 def test_checkpoint_of_another_optimizer(tmp_path):
     written(tmp_path)
     model = NoisyAutoencoder()
-    with pytest.raises(ValueError, match="state of an optimizer, but none was given"):
+    with pytest.raises(ValueError, match="state of an optimizer, but no optimizer was given"):
         train(model.step, model.module, model.rows, model.generators, max_iter=2, checkpoint=place(tmp_path))
     model.optimizer = torch.optim.Adam([model.module[0].weight])
     with pytest.raises(ValueError, match="the optimizer has 1 parameters"):
