@@ -134,7 +134,7 @@ def test_checkpoint_of_another_module(tmp_path):
     model = NoisyAutoencoder()
     model.module[4] = nn.Linear(4, 5).double()
     with pytest.raises(
-        ValueError, match=r"does not fit this model: 4.weight must have .*float64.*begin anew"
+        ValueError, match=r"does not match this model: 4.weight must have .*float64.*start again"
     ):
         model.train(max_iter=2, checkpoint=place(tmp_path))
     model.module[4] = nn.Identity()
