@@ -1013,7 +1013,7 @@ BAD_ROWS = {
     "too large": (np.full((3, 2), 1e160), r"too large: 1e\+160; rescale"),
     "too small": (np.full((3, 2), 1e-160), "no entry above 1e-160.*rescale"),
     "too large for float32": (np.full((3, 2), 1e30, np.float32), "too large.*float64"),
-    "too small for float32": (np.full((3, 2), 1e-30, np.float32), "vanish.*float64"),
+    "too small for float32": (np.full((3, 2), 1e-30, np.float32), "underflow.*float64"),
     "missing": (np.full((3, 2), np.nan), "every entry of X is missing"),
     "missing feature": (np.array([[1.0, np.nan], [2.0, np.nan]]), r"feature 1 .*missing.*in every row; drop"),
     "one row": (np.ones((1, 3)), r"1 sample\(s\)"),
@@ -1042,7 +1042,7 @@ def test_bad_rows_after_the_fit(bad, tmp_path):
         for method in ("transform", "row_cost", "impute"):
             with pytest.raises(ValueError, match=r"Negative|infinity|features"):
                 getattr(ours, method)(rows)
-    with pytest.raises(ValueError, match="a column for each of the 2 components"):
+    with pytest.raises(ValueError, match="one column for each of the 2 components"):
         ours.inverse_transform(np.ones((3, 3)))
 
 

@@ -68,7 +68,7 @@ def test_more_combinations_than_any_array_could_hold():
     last = model.combination(model.n_combinations_ - 1)
     np.testing.assert_array_equal(last, [group[-1] for group in model.groups_])
     for wrong in (-1, model.n_combinations_, 1.0, True):
-        with pytest.raises(ValueError, match="number must be a whole number"):
+        with pytest.raises(ValueError, match="number must be an integer"):
             model.combination([wrong])
 
 

@@ -62,7 +62,7 @@ def test_rows_are_made_of_drawn_sources(factorizer):
     singular = np.linalg.svd(drawn[:1000] - drawn[:1000].mean(axis=0), compute_uv=False)
     assert np.all(singular[5:] < 1e-8 * singular[0]) and singular[4] > 1e-3 * singular[0]
     np.testing.assert_allclose(model.score_sources(X), density.score_samples(S), rtol=1e-12)
-    with pytest.raises(ValueError, match=r"5 sources make 64 features.*score_sources"):
+    with pytest.raises(ValueError, match=r"5 sources for 64 features.*score_sources"):
         model.score_samples(X)
 
 

@@ -842,7 +842,7 @@ def test_densities_of_another_class_than_the_setting(tmp_path):
     def edit(header, arrays):
         header["hyper_estimators"]["density"]["class"] = "FactorAnalysis"
 
-    with pytest.raises(ModelFileError, match="not of the class"):
+    with pytest.raises(ModelFileError, match="do not have the class"):
         latently.load(rewritten(tmp_path / "model", edit))
 
 
@@ -850,7 +850,7 @@ def test_a_mixture_has_no_entries_of_a_classifier(saved):
     def edit(header, arrays):
         header["more"] = {"classes": [0, 1], "reject_below": None}
 
-    with pytest.raises(ModelFileError, match="not known"):
+    with pytest.raises(ModelFileError, match="unknown"):
         latently.load(rewritten(saved[1], edit))
 
 

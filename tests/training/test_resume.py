@@ -134,7 +134,7 @@ def test_checkpoint_of_another_module(tmp_path):
     model = NoisyAutoencoder()
     model.module[4] = nn.Linear(4, 5).double()
     with pytest.raises(
-        ValueError, match=r"does not fit this model: 4.weight must have .*float64.*begin anew"
+        ValueError, match=r"does not match this model: 4.weight must have .*float64.*start again"
     ):
         model.train(max_iter=2, checkpoint=place(tmp_path))
     model.module[4] = nn.Identity()
@@ -145,7 +145,7 @@ def test_checkpoint_of_another_module(tmp_path):
 def test_checkpoint_of_another_optimizer(tmp_path):
     written(tmp_path)
     model = NoisyAutoencoder()
-    with pytest.raises(ValueError, match="state of an optimizer, but none was given"):
+    with pytest.raises(ValueError, match="state of an optimizer, but no optimizer was given"):
         train(model.step, model.module, model.rows, model.generators, max_iter=2, checkpoint=place(tmp_path))
     model.optimizer = torch.optim.Adam([model.module[0].weight])
     with pytest.raises(ValueError, match="the optimizer has 1 parameters"):

@@ -1,12 +1,12 @@
 """The command line `latently`.
 
-    latently fit wines.csv --output wines        # choose a model and keep it in the folder wines
-    latently score wines new.csv                 # use it on other rows
+    latently fit wines.csv --output wines        # select a model and save it in the folder wines
+    latently score wines new.csv                 # apply it to other rows
 
-Here is what surrounds every command: one-line errors, exit codes, Ctrl-C. The other files, in the order of
-the work: `commands` (what there is to type), `models`, `tables` and `images` (reading), `preparation` (from a
-table to numbers), `fitting`, `using`, `writing` and `demo`; `speaking` is the voice of all. Whatever needs
-NumPy is imported inside commands, so that `latently --help` is quick.
+This file handles what all commands share: one-line errors, exit codes, Ctrl-C. The other files, in the order
+of processing: `commands` (commands and options), `models`, `tables` and `images` (reading), `preparation`
+(from a table to numbers), `fitting`, `using`, `writing` and `demo`; `speaking` prints all messages. Modules
+that need NumPy are imported inside commands, so that `latently --help` is quick.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ USAGE, TROUBLE, INTERRUPTED = 2, 1, 130
 
 
 class Interrupted(BaseException):
-    """Ctrl-C. A KeyboardInterrupt only ends a fit of the library, which goes on with what it has."""
+    """Ctrl-C. A KeyboardInterrupt would only end the library's fit, which then continues with its result."""
 
 
 def main(arguments=None):
@@ -31,13 +31,13 @@ def main(arguments=None):
     Parameters
     ----------
     arguments : list of str, optional
-        What was typed after `latently`; by default what this process was started with.
+        The arguments after `latently`; by default those of this process.
 
     Returns
     -------
     int
-        The exit code: 0, or 1 for trouble with data or models, or 130 after Ctrl-C. A command that was typed
-        wrongly is SystemExit with code 2.
+        The exit code: 0, or 1 for an error in data or models, or 130 after Ctrl-C. An invalid command line
+        raises SystemExit with code 2.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def main(arguments=None):
         return _failed(
             f"the command line needs {error.name}: pip install 'latently[cli]'", TROUBLE, arguments
         )
-    usage_error: Any = BadParameter.__base__  # typer does not export it, and its place differs by version
+    usage_error: Any = BadParameter.__base__  # typer does not export it, and its module differs by version
     try:
         with _interruptible():
             return app(arguments, prog_name="latently", standalone_mode=False) or 0
@@ -66,22 +66,22 @@ def main(arguments=None):
     except (Interrupted, KeyboardInterrupt, Abort):
         return _failed("interrupted; nothing was written", INTERRUPTED, arguments)
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # the reader of our output, such as head, has enough
+        if isinstance(
+            end.__context__, BrokenPipeError
+        ):  # the reader of our output, such as head, has closed it
             return 0
         raise
     except MemoryError:
-        return _failed(
-            "there is not enough memory; --from-disk needs less, and so do fewer columns", TROUBLE, arguments
-        )
+        return _failed("not enough memory; use --from-disk or fewer columns", TROUBLE, arguments)
     except (ValueError, OSError, ImportError) as error:
         return _failed(str(error), TROUBLE, arguments)
     except Exception as error:
-        hint = "" if "--debug" in arguments else "; --debug shows where"
+        hint = "" if "--debug" in arguments else "; --debug shows the traceback"
         return _failed(f"{type(error).__name__}: {error}{hint}", TROUBLE, arguments)
 
 
 def _failed(message, code, arguments):
-    """Says what went wrong, in one line, and gives the exit code."""
+    """Print the error in one line and return the exit code."""
     from latently.cli.speaking import as_json, one_line
 
     if "--debug" in arguments and sys.exc_info()[0] is not None:
@@ -94,7 +94,7 @@ def _failed(message, code, arguments):
 
 @contextmanager
 def _interruptible():
-    """Within it Ctrl-C is Interrupted. Only the main thread is told of signals."""
+    """Context in which Ctrl-C raises Interrupted. Only the main thread receives signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
 """`latently demo` and `latently datasets`: tables that come with the library.
 
-The demo is the main job as a user would do it: a table in a file, of which nothing is known but that one
-column says where each wine comes from; a model chosen by BIC; and a report of it.
+The demo is a typical use: a table in a file, one column of which holds the cultivar of each wine; a model
+selected by BIC; and a report.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from latently.core.sources import package
 from latently.datasets import load
 
 LABEL = "label"
-COMPONENTS, FACTORS = "2..4", "3..5"  # some seconds of work
+COMPONENTS, FACTORS = "2..4", "3..5"  # takes some seconds
 
 
 def as_frame(dataset):
-    """A data set as a table: its features by name, and the name of its class in the column `label`."""
+    """A data set as a table: its features by name, and the class names in the column `label`."""
     pandas = package("pandas", "csv", "tables")
     X = np.asarray(dataset.X)
     X = X.reshape(len(X), -1)
@@ -33,7 +33,7 @@ def as_frame(dataset):
 
 
 def write_dataset(name, folder, output, force, as_object):
-    """Writes a data set by its name; gives what `write_rows` gives."""
+    """Write the data set with this name; returns the result of `write_rows`."""
     check_kind(output)
     if output is not None:
         check_file(output, force)
@@ -41,7 +41,7 @@ def write_dataset(name, folder, output, force, as_object):
 
 
 def run_demo(output, force, seed, voice, scratch):
-    """Chooses a model of wines and writes it, its data and a report to the folder `output`."""
+    """Select a model of wines and write it, its data and a report to the folder `output`."""
     table = scratch / "wine.csv"
     write_rows([as_frame(load("wine"))], table, force=False)
     request = Request(

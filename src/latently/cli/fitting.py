@@ -1,4 +1,4 @@
-"""`fit` and `select`: a model of the rows of a table, kept in a folder."""
+"""`fit` and `select`: fit a model to the rows of a table and save it in a folder."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from latently.metrics import clustering_accuracy
 from latently.selection.criteria import CRITERIA
 from latently.selection.criteria import DEFAULT as DEFAULT_CRITERION
 
-MOST_COMPONENTS, MOST_FACTORS = 6, 5  # that are tried where the user says nothing
-ROWS_TO_CHOOSE_BY = 10_000  # more are not looked at where `fit` has to choose sizes
-_FACTORS = 2  # of classifiers, where the user says nothing
+MOST_COMPONENTS, MOST_FACTORS = 6, 5  # largest sizes in the default search
+ROWS_TO_CHOOSE_BY = 10_000  # largest sample of rows with which `fit` selects sizes
+_FACTORS = 2  # default for classifiers
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user typed for `fit` or `select`."""
+    """The user's options for `fit` or `select`."""
 
     data: str
     output: str
@@ -51,27 +51,27 @@ class Request:
     label: str | None = None
     missing: list[str] = field(default_factory=list)
     standardise: bool | None = None
-    in_memory: bool | None = None  # None is decided by size
+    in_memory: bool | None = None  # None depends on the size
     reading: Reading = field(default_factory=Reading)
 
 
 @dataclass
 class Fitted:
-    """What came of it."""
+    """The result of `fit` or `select`."""
 
     model: object
     record: Preparation
-    X: object  # rows in the model's units, or the path of a file of them, which is there only during `then`
-    codes: np.ndarray | None  # of the labels of the rows, -1 where there is none
-    labels: list[str]  # that the codes stand for
+    X: object  # rows in the model's units, or the path of a file of them, which exists only during `then`
+    codes: np.ndarray | None  # class indices of the rows, -1 if unlabelled
+    labels: list[str]  # names of the classes
     selection: object | None
     agreement: dict[str, float]  # of the model with the labels, by name
 
 
 def fit(request, voice, *, select_all=False, then=None):
-    """Fits a model and keeps it in the folder; with `select_all` sizes are chosen on all rows, however many.
+    """Fit a model and save it in the folder; with `select_all` sizes are always selected on all rows.
 
-    `then(fitted, folder)` may add files to the folder before it takes its place.
+    `then(fitted, folder)` may add files to the temporary folder before it is renamed.
     """
     with new_folder(request.output, request.force) as folder:
         fitted = _fitted(request, voice, folder, select_all)
@@ -98,9 +98,7 @@ def _fitted(request, voice, folder, select_all):
     _check_labels(request, model, name, found, voice)
     record = _record(request, table, found, places, left_out, name, model)
     if found.kept is None and request.in_memory is None:
-        voice.note(
-            "the table is large, so its numbers are kept in a temporary file while the model is fitted"
-        )
+        voice.note("the table is large, so its numbers are kept in a temporary file during the fit")
     rows = collect(
         found, table, places, record.to_frame, voice, scratch=folder, in_memory=request.in_memory is True
     )
@@ -119,7 +117,7 @@ def _fitted(request, voice, folder, select_all):
 
 
 def _complete(fitted, record, rows, labels, selection):
-    """The record with what the fit has told."""
+    """The record, completed with results of the fit."""
     densities = []
     if hasattr(fitted, "score_samples"):
         scores = np.asarray(fitted.score_samples(rows.X), dtype=np.float64)
@@ -136,7 +134,7 @@ def _complete(fitted, record, rows, labels, selection):
 
 
 def _agreement(model, rows, labels):
-    """The share of rows whose label the model tells, or goes with a component, at best one to one."""
+    """Accuracy: of predicted classes, or of components under the best one-to-one matching with labels."""
     if rows.codes is None or not hasattr(model, "predict"):
         return {}
     known = rows.codes >= 0
@@ -150,14 +148,14 @@ def _agreement(model, rows, labels):
 
 
 def chunks_of(X):
-    """Rows in memory or on disk, some at a time."""
+    """Rows in memory or on disk, in chunks."""
     source: Any = X if isinstance(X, np.ndarray) else open_source(X)
     return [source] if isinstance(source, np.ndarray) else source.chunks()
 
 
 def _check_labels(request, model, name, found, voice):
     if model.labels and request.label is None:
-        raise ValueError(f"the model {name} learns to tell classes; name their column with --label")
+        raise ValueError(f"the model {name} is a classifier; give the column of the classes with --label")
     if request.label is None:
         return
     if not found.labels:
@@ -165,19 +163,19 @@ def _check_labels(request, model, name, found, voice):
     if not model.labels:
         classifiers = ", ".join(known for known, entry in MODELS.items() if entry.labels)
         voice.note(
-            f"the labels are not used by the model {name}, only compared with what it finds; "
-            f"models that learn them are {classifiers}"
+            f"the model {name} does not use the labels; they are only compared with its result; "
+            f"models that use labels: {classifiers}"
         )
     elif len(found.labels) > max(100, found.n_rows // 2):
         raise ValueError(
             f"the column {shown(request.label)} has {len(found.labels)} different labels "
-            f"in {found.n_rows} rows; classes are needed"
+            f"in {found.n_rows} rows; give a column with few classes"
         )
 
 
 def _record(request, table, found, places, left_out, name, model):
     standardise = request.standardise
-    if standardise is None:  # pixels have one unit already
+    if standardise is None:  # pixels already share one unit
         standardise = model.standardise and table.image_shape is None
     mean, scale = np.zeros(len(places)), np.ones(len(places))
     if standardise:
@@ -206,7 +204,7 @@ def _record(request, table, found, places, left_out, name, model):
 
 
 def _labels(model, name, found, rows, voice):
-    """Labels for the fit of a classifier, and the rows, without those that it cannot use."""
+    """Labels for the fit of a classifier, and the rows that it can use."""
     if not model.labels:
         return None, rows
     names = list(found.labels)
@@ -216,12 +214,12 @@ def _labels(model, name, found, rows, voice):
         return labels.astype(str), rows
     if name == "per-class":
         if not isinstance(rows.X, np.ndarray):
-            raise ValueError("per-class needs all rows in memory, give --in-memory; or choose the model mjfa")
+            raise ValueError("per-class needs all rows in memory; give --in-memory, or use the model mjfa")
         voice.note(f"{counted(int((~known).sum()), 'row')} without a label are not used")
         return labels[known].astype(str), replace(
             rows, X=rows.X[known], n_rows=int(known.sum()), codes=rows.codes[known]
         )
-    voice.note(f"{counted(int((~known).sum()), 'row')} without a label help to describe the others")
+    voice.note(f"{counted(int((~known).sum()), 'row')} without a label are used as unlabelled training data")
     return labels, rows
 
 
@@ -229,7 +227,7 @@ def _labels(model, name, found, rows, voice):
 
 
 def _sizes(request, model, n_rows, n_columns):
-    """Parameters that are given, and the grid of those to be chosen from."""
+    """Given parameters, and the grid of those to be selected."""
     sizes, grid = {}, {}
     usual = {
         "-k": range(1, max(1, min(MOST_COMPONENTS, n_rows // 10)) + 1),
@@ -239,7 +237,7 @@ def _sizes(request, model, n_rows, n_columns):
         if parameter is None:
             if text is not None:
                 what = "components" if option == "-k" else "factors"
-                raise ValueError(f"{option} has no meaning for {model.name}: it has no number of {what}")
+                raise ValueError(f"{option} cannot be used with {model.name}, which has no number of {what}")
             continue
         values = list(usual[option]) if text is None else numbers_in(text, option)
         if len(values) == 1:
@@ -251,14 +249,14 @@ def _sizes(request, model, n_rows, n_columns):
         elif option == "-q":
             sizes[parameter] = min(_FACTORS, n_columns)
         elif not model.labels:
-            raise ValueError(f"{model.name} does not choose its size; give -k")
+            raise ValueError(f"{model.name} cannot select its size; give -k")
     return sizes, grid
 
 
 def _drawn(rows, seed, voice):
-    """Some rows that sizes are chosen by."""
+    """A random sample of rows for the selection of sizes."""
     some = np.sort(np.random.default_rng(seed).choice(rows.n_rows, ROWS_TO_CHOOSE_BY, replace=False))
-    voice.note(f"sizes are chosen by {len(some)} rows drawn from {rows.n_rows}; latently select looks at all")
+    voice.note(f"sizes are selected on {len(some)} rows drawn from {rows.n_rows}; latently select uses all")
     start, parts = 0, []
     for chunk in chunks_of(rows.X):
         here = some[(some >= start) & (some < start + len(chunk))]
@@ -271,11 +269,11 @@ def _selected(estimator, X, grid, request, voice):
     package("pandas", "csv", "choices of sizes")
     if CRITERIA[request.criterion].held_out and not isinstance(X, np.ndarray):
         raise ValueError(
-            f"the criterion {request.criterion} needs all rows in memory; give --in-memory, or another"
+            f"the criterion {request.criterion} needs all rows in memory; give --in-memory, or use another"
         )
     from latently.selection import select
 
-    with redirect_stdout(sys.stderr):  # where the library's bar belongs here
+    with redirect_stdout(sys.stderr):  # the library's progress bar belongs on stderr
         return select(
             estimator, X, grid, request.criterion, random_state=request.seed, verbose=int(voice.watched)
         )

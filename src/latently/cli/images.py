@@ -1,4 +1,4 @@
-"""Folders of images: a row for each, its pixels in the range 0 to 1."""
+"""Folders of images: one row per image, with pixels from 0 to 1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 
 
 def open_images(folder, reading):
-    """The images below a folder as a table of pixels, with the name of each and of its folder beside them."""
+    """The images below a folder as a table of pixels, with the names of each image and its folder."""
     image = package("PIL.Image", "images", "folders of images")
     pandas = package("pandas", "csv", "tables")
     there = sorted(
@@ -28,7 +28,7 @@ def open_images(folder, reading):
     mode = "RGB" if reading.colour else "L"
 
     def pixels(file, size):
-        """The image in the range 0 to 1, of this size if one is demanded, (height, width)."""
+        """The image with pixels from 0 to 1, resized to (height, width) if a size is given."""
         try:
             with image.open(file) as opened:
                 grey = opened.convert(mode)
@@ -43,7 +43,7 @@ def open_images(folder, reading):
             (h, w), (height, width) = values.shape[:2], size
             raise ValueError(
                 f"images differ in size: {shown(there[0].name)} is {width} x {height}, {shown(file.name)} "
-                f"{w} x {h}; give --resize {width}x{height}, say"
+                f"{w} x {h}; give for example --resize {width}x{height}"
             )
         return values
 
@@ -52,7 +52,7 @@ def open_images(folder, reading):
     if len(names) > _MOST_PIXELS:
         height, width = shape[:2]
         raise ValueError(
-            f"images of {width} x {height} are too large; give a smaller size by --resize 64x64, say"
+            f"images of {width} x {height} are too large; give a smaller size, for example --resize 64x64"
         )
 
     def frames(missing=(), texts=(), moved=None):
@@ -84,7 +84,7 @@ def open_images(folder, reading):
 
 
 def _files_in(folder):
-    """All files below a folder but hidden ones; links to folders are not followed."""
+    """All files below a folder except hidden ones; links to folders are not followed."""
     for where, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(where, name) for name in names if not name.startswith("."))

@@ -1,4 +1,4 @@
-"""Which models there are by name, and their options as text."""
+"""Models by name, and their options as text."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from latently.selection.criteria import CRITERIA
 
 @dataclass(frozen=True)
 class Model:
-    """What the command line knows of a class without importing it."""
+    """What the command line needs to know about a class without importing it."""
 
     home: str
     name: str
     title: str
     k: str | None = "n_components"  # the parameter that -k sets
     q: str | None = "n_factors"  # the parameter that -q sets
-    kind: str = "density"  # or "deep"; or "classes", which it learns, or "parts", which rows are sums of
+    kind: str = "density"  # or "deep", "classes" (a classifier) or "parts" (a factorisation)
 
     @property
     def labels(self):
-        """Whether it learns from labels."""
+        """Whether it needs labels."""
         return self.kind == "classes"
 
     @property
     def standardise(self):
-        """Whether columns are standardised unless told otherwise: parts add up from zero."""
+        """Whether columns are standardised by default; not for sums of parts, which start from zero."""
         return self.kind != "parts"
 
     def can_be_chosen_by(self, criterion):
-        """Whether sizes can be chosen by the criterion of this name."""
-        if self.kind == "parts":  # of which some can impute missing values
+        """Whether sizes can be selected by the criterion of this name."""
+        if self.kind == "parts":  # some of these can impute missing values
             return CRITERIA[criterion].serves(self.load())
         return self.kind == "density"
 
@@ -55,19 +55,19 @@ MODELS = {
     "fa": Model(_MIXTURE, "FactorAnalysis", "factor analysis", k=None),
     "ppca": Model(_MIXTURE, "PPCA", "probabilistic PCA", k=None),
     "mjfa": Model(_SUPERVISED, "MJFAClassifier", "classes in one common subspace", kind="classes"),
-    "mfm": Model(_SUPERVISED, "MFMClassifier", "factors that also carry the label", kind="classes"),
+    "mfm": Model(_SUPERVISED, "MFMClassifier", "factors that also predict the label", kind="classes"),
     "per-class": Model(_SUPERVISED, "PerClass", "a density for each class", kind="classes"),
     "dmfa": Model(_DEEP, "DMFA", "MFA with a mixture in each component", kind="deep"),
     "dmcfa": Model(_DEEP, "DMCFA", "MCFA with a mixture in each component", kind="deep"),
-    "nmf": Model(_PARTS, "NMF", "sums of parts, none of them negative", q=None, kind="parts"),
-    "bnmf": Model(_PARTS, "BNMF", "counts as sums of causes that are on or off", q=None, kind="parts"),
+    "nmf": Model(_PARTS, "NMF", "non-negative matrix factorisation", q=None, kind="parts"),
+    "bnmf": Model(_PARTS, "BNMF", "counts as sums of binary causes", q=None, kind="parts"),
     "binary-sparse-coding": Model(
-        _PARTS, "BinarySparseCoding", "the same, of any numbers", q=None, kind="parts"
+        _PARTS, "BinarySparseCoding", "real numbers as sums of binary causes", q=None, kind="parts"
     ),
 }
 DEFAULT = "mcfa"
-_DENSITY = "mcfa"  # of per-class, unless an option says otherwise
-# Options of estimators that a command line cannot give, or has options of its own for.
+_DENSITY = "mcfa"  # the default of per-class
+# Options of estimators that cannot be given on the command line, or have their own options there.
 _NOT_OPTIONS = {"callbacks", "verbose", "warm_start", "random_state", "max_iter", "tol", "class_prior"}
 
 
@@ -81,7 +81,7 @@ def model_named(name):
 
 
 def build(model, sizes, options, *, seed, max_iter=None, tol=None):
-    """An estimator that is not fitted; `options` are texts such as "noise=isotropic"."""
+    """An unfitted estimator; `options` are texts such as "noise=isotropic"."""
     given = dict(_split(option) for option in options)
     settings = dict(sizes)
     settings |= {name: value for name, value in (("max_iter", max_iter), ("tol", tol)) if value is not None}
@@ -115,12 +115,12 @@ def _made(model, settings, given, seed):
 def _split(option):
     name, equals, text = option.partition("=")
     if not equals:
-        raise ValueError(f"an option is written name=value, not {shown(option)}")
+        raise ValueError(f"an option must have the form name=value, not {shown(option)}")
     return name.strip().replace("-", "_"), text.strip()
 
 
 def _typed(name, text, default):
-    """The text as a value of the kind that the default is; the estimator itself checks the value."""
+    """The text as a value of the type of the default; the estimator itself checks the value."""
     word = text.lower()
     if word == "none":
         return None
@@ -142,7 +142,7 @@ _LARGEST_RANGE = 1000
 
 
 def numbers_in(text, option):
-    """The numbers that "3", "1..6" or "1,2,4..6" names, in ascending order.
+    """The numbers in "3", "1..6" or "1,2,4..6", in ascending order.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def numbers_in(text, option):
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last < first + _LARGEST_RANGE:
             raise ValueError(
-                f"{option} takes a number, a range such as 1..6 or several with commas, not {shown(text)}"
+                f"{option} must be a number, a range such as 1..6 or a list with commas, not {shown(text)}"
             )
         found |= set(range(first, last + 1))
     return sorted(found)

@@ -1,8 +1,8 @@
-"""From a table to numbers, and the record of how, so that later rows are treated alike.
+"""From a table to numbers, and the record of this preprocessing, so that later rows are treated alike.
 
-The first reading finds out what each column holds; text, constants and the like are left out, and said so.
-Rows that are few are kept as they are read; many are read again and written to a temporary file, from which
-the library fits in flat memory.
+The first pass determines the contents of each column; text, constants and the like are excluded and reported.
+Small tables are kept in memory; large ones are read again and written to a temporary file, from which the
+library fits out of core.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from latently.cli.tables import frames_of
 from latently.core.sources import MISSING, RowWriter, numbers_of
 from latently.selection.criteria import CRITERIA
 
-IN_MEMORY_BYTES = 256_000_000  # numbers of a table beyond which they stay on disk
+IN_MEMORY_BYTES = 256_000_000  # size beyond which the numbers of a table stay on disk
 FORMAT_VERSION = 1
-_LARGEST_VALUE = 1e150  # of a cell; squares of larger ones overflow
+_LARGEST_VALUE = 1e150  # of a cell; squares of larger values overflow
 _LARGEST_NUMBER = 1e299  # in a record
 _LARGEST_RECORD = 200_000_000  # bytes
-_ENOUGH_TO_COUNT = 10  # rows; fewer may be numbers that happen to follow each other
+_ENOUGH_TO_COUNT = 10  # rows; fewer may be consecutive numbers by coincidence
 _PROBABILITIES = np.unique(
     np.r_[0, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, np.arange(1, 100) / 100, 0.995, 0.999, 1]
 )
@@ -36,7 +36,7 @@ _PROBABILITIES = np.unique(
 
 
 def texts_of(column, missing):
-    """Cells as text, None where there is nothing; whole numbers without a point."""
+    """Cells as text, None if missing; integers without a decimal point."""
     return [_text_of(cell, missing) for cell in column.tolist()]
 
 
@@ -49,20 +49,20 @@ def _text_of(cell, missing):
     return None if text.lower() in missing else text
 
 
-# -- what columns hold -----------------------------------------------------------------------------------
+# -- contents of columns ---------------------------------------------------------------------------------
 
 
 @dataclass
 class Survey:
-    """What a reading of the table tells of its columns, by their place."""
+    """Statistics of the columns of a table, by position, collected in one pass."""
 
     columns: list[str]
     missing: tuple[str, ...]
     decimal: str
     label: str | None
     n_rows: int = 0
-    labels: dict[str, int] = field(default_factory=dict)  # the classes, in the order they come
-    codes: list = field(default_factory=list)  # of the rows of each frame, -1 without a label
+    labels: dict[str, int] = field(default_factory=dict)  # the classes, in order of appearance
+    codes: list = field(default_factory=list)  # class indices of the rows of each frame, -1 if unlabelled
     kept: list | None = field(default_factory=list)  # the numbers of each frame; None when they are too many
 
     def __post_init__(self):
@@ -70,12 +70,12 @@ class Survey:
         self.n_seen, self.n_text, self.n_infinite = (np.zeros(n, dtype=int) for _ in range(3))
         self.mean, self.squares = np.zeros(n), np.zeros(n)
         self.least, self.most = np.full(n, np.inf), np.full(n, -np.inf)
-        self.counts_rows = np.ones(n, dtype=bool)  # whether each value is one more than that above it
+        self.counts_rows = np.ones(n, dtype=bool)  # whether each value is one more than the previous one
         self.last = np.full(n, np.nan)
         self.examples: list[str | None] = [None] * n
 
     def add(self, frame, limit):
-        """Takes the next rows; their numbers are kept as long as there are no more bytes than `limit`."""
+        """Add the next rows; their numbers are kept as long as they take at most `limit` bytes."""
         values, is_text = numbers_of(frame, self.missing, self.decimal)
         if self.label is not None:
             texts = texts_of(frame[self.label], self.missing)
@@ -112,7 +112,7 @@ class Survey:
 
 
 def survey(table, voice, *, missing=(), label=None, limit=IN_MEMORY_BYTES):
-    """Reads the table once."""
+    """Read the table once and collect its statistics."""
     missing = (*MISSING, *(text.strip().lower() for text in missing))
     if label is not None and label not in table.columns:
         raise ValueError(_no_column(label, table.columns))
@@ -133,11 +133,11 @@ def _no_column(name, columns):
     return f"the data have no column {shown(name)}{meant}; they have {listed(columns)}"
 
 
-# -- which columns are used ------------------------------------------------------------------------------
+# -- selection of columns --------------------------------------------------------------------------------
 
 
 def chosen_columns(found, table, *, columns=(), without=(), voice):
-    """Places of the columns to be used, and name and reason of those left out."""
+    """Positions of the columns to use, and name and reason of the excluded ones."""
     names = found.columns
     wanted = _places(columns, names)
     unwanted = set(_places(without, names))
@@ -172,7 +172,7 @@ def chosen_columns(found, table, *, columns=(), without=(), voice):
 
 
 def _places(patterns, names):
-    """Columns that are named, by name or pattern, in one text or several, with commas between them."""
+    """Positions of the columns given by names or patterns, separated by commas."""
     by_name = {name: place for place, name in enumerate(names)}
     places: dict[int, None] = {}
     for pattern in patterns:
@@ -194,7 +194,7 @@ def _why_not(found, place):
     """Why the column cannot be used; None if it can."""
     n_text, n_seen = found.n_text[place], found.n_seen[place]
     if n_text:
-        share = f" in {counted(n_text, 'cell')}, and numbers in {n_seen}" if n_seen else ""
+        share = f" in {counted(n_text, 'cell')} and numbers in {n_seen}" if n_seen else ""
         return f"holds text such as {shown(found.examples[place], 30)}{share}"
     if found.n_infinite[place]:
         return f"holds infinite values in {counted(found.n_infinite[place], 'cell')}"
@@ -205,14 +205,14 @@ def _why_not(found, place):
 
 
 def _cure(found, place):
-    """What to do about text in a column that was asked for."""
+    """Advice for text in a requested column."""
     if not found.n_text[place] or not found.n_seen[place]:
         return ""
-    return f"; if that text stands for nothing, give --missing {shown(found.examples[place], 30)}"
+    return f"; if that text marks a missing cell, give --missing {shown(found.examples[place], 30)}"
 
 
 def _without_flat(found, kept, left_out, table):
-    """Leaves out columns that say nothing: constants, and numbers of rows. Images keep all pixels."""
+    """Exclude uninformative columns: constants and row numbers. Images keep all pixels."""
     if table.image_shape:
         return kept, left_out
     useful = []
@@ -237,7 +237,7 @@ def _tell(found, table, kept, left_out, voice):
     holes = found.n_rows * len(kept) - int(found.n_seen[kept].sum())
     if holes:
         cells = found.n_rows * len(kept)
-        voice.note(f"{holes} of {cells} cells are missing; the model goes by what was observed")
+        voice.note(f"{holes} of {cells} cells are missing; the model is fitted to the observed cells")
 
 
 # -- the record ------------------------------------------------------------------------------------------
@@ -245,11 +245,11 @@ def _tell(found, table, kept, left_out, voice):
 
 @dataclass(frozen=True)
 class Preparation:
-    """How rows become what the model is fitted to, and what else later commands need to know."""
+    """The preprocessing of rows, and further information for later commands."""
 
     columns: list[str]
     mean: list[float]  # subtracted from each column
-    scale: list[float]  # which is then divided by it
+    scale: list[float]  # by which it is then divided
     standardised: bool
     model: str
     n_rows: int
@@ -261,7 +261,7 @@ class Preparation:
     missing: list[str]
     image_shape: list[int] | None
     seed: int
-    densities: list[float]  # quantiles of log densities of the rows fitted to, in the user's units, if any
+    densities: list[float]  # quantiles of log densities of the training rows, in the user's units, if any
     selection: dict | None  # criterion and parameters of the table in selection.csv
 
     def to_frame(self, values):
@@ -273,11 +273,11 @@ class Preparation:
         return rows * np.array(self.scale) + np.array(self.mean)
 
     def log_volume(self, values):
-        """(n,) what a log density in the model's units is too large by, of what was observed of each row."""
+        """(n,) log density in the model's units minus that in the user's units, for observed entries."""
         return ~np.isnan(values) @ np.log(np.array(self.scale))
 
     def threshold(self, acceptance_rate):
-        """The log density that this share of the rows fitted to reaches."""
+        """The log density that this fraction of the training rows reaches."""
         return float(np.interp(1 - acceptance_rate, _PROBABILITIES, self.densities))
 
     def to_json(self):
@@ -286,17 +286,17 @@ class Preparation:
 
 
 def quantiles(scores):
-    """Of log densities, for a record."""
-    within = np.clip(scores, -_LARGEST_NUMBER, _LARGEST_NUMBER)  # a density may be zero in floating point
+    """Quantiles of log densities, for a record."""
+    within = np.clip(scores, -_LARGEST_NUMBER, _LARGEST_NUMBER)  # a density may underflow to zero
     return [float(value) for value in np.quantile(within, _PROBABILITIES)]
 
 
 def read_preparation(path):
-    """The record in a file, which anybody may have written: nothing is trusted before it was checked."""
+    """The record in a file; untrusted, so everything is validated."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(
-            f"{shown(path.parent)} is no folder that latently fit or select wrote: it has no {path.name}"
+            f"{shown(path.parent)} is not a folder written by latently fit or select: it has no {path.name}"
         )
     if path.stat().st_size > _LARGEST_RECORD:
         raise ValueError(f"the file {shown(path)} is too large to be a description")
@@ -306,9 +306,11 @@ def read_preparation(path):
             raise ValueError("it was not written by latently")
         version = content.pop("format_version", None)
         if version != FORMAT_VERSION:
-            raise ValueError(f"it has format version {version!r}, and this latently reads {FORMAT_VERSION}")
+            raise ValueError(f"it has format version {version!r}, but this latently reads {FORMAT_VERSION}")
         if set(content) != set(_CHECKS):
-            raise ValueError(f"it lacks or adds entries: {listed(sorted(set(content) ^ set(_CHECKS)))}")
+            raise ValueError(
+                f"it has missing or unknown entries: {listed(sorted(set(content) ^ set(_CHECKS)))}"
+            )
         for name, check in _CHECKS.items():
             if not check(content[name]):
                 raise ValueError(f"its entry {name} is not valid")
@@ -320,7 +322,7 @@ def read_preparation(path):
 
 
 def _no_number(text):
-    raise ValueError(f"it holds {text}, which is no number")
+    raise ValueError(f"it holds {text}, which is not a number")
 
 
 def _text(value):
@@ -385,7 +387,7 @@ def _check_together(record):
     if len(record.mean) != n or len(record.scale) != n:
         raise ValueError("mean and scale do not have an entry for every column")
     if record.image_shape is not None and math.prod(record.image_shape) != n:
-        raise ValueError("image_shape does not go with the number of columns")
+        raise ValueError("image_shape does not match the number of columns")
     if len(record.densities) not in (0, len(_PROBABILITIES)) or np.any(np.diff(record.densities) < 0):
         raise ValueError("densities are not ascending quantiles")
 
@@ -399,11 +401,11 @@ class Rows:
 
     X: object
     n_rows: int
-    codes: np.ndarray | None  # of labels, -1 where there is none
+    codes: np.ndarray | None  # class indices, -1 if unlabelled
 
 
 def collect(found, table, places, to_frame, voice, *, scratch, in_memory):
-    """The rows that were surveyed. They are read a second time if they were too many to keep."""
+    """The surveyed rows, read a second time if they were too many to keep."""
     codes = np.concatenate(found.codes) if found.codes else None
     if found.kept is not None:
         X = np.concatenate([values[:, places] for values in found.kept])
@@ -425,7 +427,7 @@ def collect(found, table, places, to_frame, voice, *, scratch, in_memory):
 
 
 def matching_columns(table, record):
-    """The table's names of the columns that a model knows; a file that has no names goes by place."""
+    """The table's names of the model's columns; files without a header are matched by position."""
     missing = [name for name in record.columns if name not in table.columns]
     if not missing:
         return record.columns
@@ -450,7 +452,7 @@ def later_rows(frame, names, missing, decimal):
         example = shown(known.iloc[int(row), int(place)], 30)
         raise ValueError(
             f"the column {shown(names[place])} holds text such as {example}, but the model was fitted to "
-            f"numbers; if it stands for nothing, give --missing {example}"
+            f"numbers; if it marks a missing cell, give --missing {example}"
         )
     if np.isinf(values).any():
         place = np.argwhere(np.isinf(values))[0][1]

@@ -1,7 +1,7 @@
-"""What commands say: results on stdout, notes and progress on stderr.
+"""Output of commands: results on stdout, notes and progress on stderr.
 
-Names of files and cells of tables may hold anything. Nothing that is said here is read as markup, and
-characters that would steer a terminal are shown as escapes.
+File names and cells may contain anything. No text is interpreted as markup, and terminal control characters
+are shown as escapes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LONGEST = 2000  # characters of a line
 
 
 def one_line(text):
-    """The text without breaks of lines, and with whatever is not printable as an escape.
+    """The text without line breaks, and with non-printable characters as escapes.
 
     Examples
     --------
@@ -30,13 +30,13 @@ def one_line(text):
 
 
 def shown(text, longest=300):
-    """A name or cell of the user's in quotes, cut if it is long."""
+    """A name or cell of the user's in quotes, truncated if it is long."""
     text = str(text)
     return one_line(repr(text if len(text) <= longest else text[: longest - 3] + "..."))
 
 
 def listed(texts, most=5):
-    """Names of the user's, the first few of them."""
+    """The first few of the user's names, and the number of others."""
     texts = list(texts)
     more = f" and {len(texts) - most} others" if len(texts) > most else ""
     return ", ".join(shown(text, 60) for text in texts[:most]) + more
@@ -48,7 +48,7 @@ def counted(number, what):
 
 
 def as_json(facts):
-    """One line of JSON. It has no infinities, so these are null."""
+    """One line of JSON, with null for infinities, which JSON does not have."""
     return json.dumps(_plain(facts), ensure_ascii=True, allow_nan=False)
 
 
@@ -65,7 +65,7 @@ def _plain(value):
 
 
 class Voice:
-    """The voice of one command; within its context the library's warnings are notes."""
+    """Output of one command; within its context the library's warnings become notes."""
 
     def __init__(self, json=False):
         self.json = json
@@ -74,7 +74,7 @@ class Voice:
     def __enter__(self):
         self._catching = warnings.catch_warnings()
         self._catching.__enter__()
-        warnings.simplefilter("ignore")  # what concerns programmers
+        warnings.simplefilter("ignore")  # other warnings are for programmers
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: self.note(str(message))
         return self
@@ -83,14 +83,14 @@ class Voice:
         self._catching.__exit__(*error)
 
     def note(self, text):
-        """Something that the user should know, said once."""
+        """Print a note for the user, each one once."""
         text = one_line(text)
         if text not in self.notes:
             self.notes.append(text)
             print(f"latently: note: {text}", file=sys.stderr)
 
     def result(self, text, **facts):
-        """What came of the command: lines of text, or with --json an object that also holds the notes."""
+        """Print the result of the command: text, or with --json an object that includes the notes."""
         if self.json:
             print(as_json({**facts, "notes": self.notes}))
         else:
@@ -98,7 +98,7 @@ class Voice:
                 print(one_line(line) if line else "")
 
     def table(self, names, rows):
-        """A table of texts on stdout, unless the answer is JSON."""
+        """Print a table of texts on stdout, except with --json."""
         if self.json:
             return
         from rich.console import Console
@@ -112,19 +112,19 @@ class Voice:
             table.add_row(*(Text(one_line(cell)) for cell in row))
         console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
         if not console.is_terminal:
-            console.width = 200  # nobody sees where a file ends
+            console.width = 200  # a file has no line width
         console.print(table)
 
     @property
     def watched(self):
-        """Whether somebody looks at stderr."""
+        """Whether stderr is a terminal."""
         return sys.stderr.isatty()
 
     @contextmanager
     def bar(self, title, total=None):
-        """A bar on stderr for work that may take a while; gives a function that moves it on.
+        """A progress bar on stderr; yields a function that updates it.
 
-        `move(done, total)`: how much is done, and of how much, where that was not known before.
+        `move(done, total)`: the amount done and, if it was not known before, the total amount.
         """
         if not self.watched:
             yield lambda done, total=None: None

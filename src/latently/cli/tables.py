@@ -10,7 +10,7 @@ from latently.cli.speaking import shown
 
 @dataclass(frozen=True)
 class Reading:
-    """What the user said of how a file is to be read; None is guessed."""
+    """The user's options for reading a file; None is detected automatically."""
 
     separator: str | None = None
     decimal: str | None = None
@@ -39,17 +39,17 @@ def open_table(path, reading, voice):
             array=reading.array,
         )
     except Unclear as error:
-        raise ValueError(f"{error}; --{error.option} says which") from error
+        raise ValueError(f"{error}; give --{error.option}") from error
     if table.dialect is not None:
         if reading.header is None and not table.dialect.header:
-            voice.note("the first line is taken for data, not for names; --header says otherwise")
+            voice.note("the first line is read as data, not as column names; use --header if it has names")
         if reading.decimal is None and table.dialect.decimal == ",":
-            voice.note("numbers are read with a decimal comma; --decimal says otherwise")
+            voice.note("numbers are read with a decimal comma; use --decimal . if they have decimal points")
     return table
 
 
 def frames_of(table, voice, missing, texts):
-    """The data frames of a table, with a bar; see `latently.core.sources.Table.frames`."""
+    """The data frames of a table, with a progress bar; see `latently.core.sources.Table.frames`."""
     with voice.bar(f"Reading {table.path.name}", table.size) as moved:
         yield from table.frames(missing, texts, moved)
 
@@ -60,5 +60,5 @@ def size_of(text):
     if not (
         x and width.isdecimal() and height.isdecimal() and 0 < int(width) <= 4096 and 0 < int(height) <= 4096
     ):
-        raise ValueError(f"a size is written WIDTHxHEIGHT, such as 28x28, not {shown(text)}")
+        raise ValueError(f"a size must have the form WIDTHxHEIGHT, such as 28x28, not {shown(text)}")
     return int(height), int(width)

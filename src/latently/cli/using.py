@@ -1,7 +1,6 @@
-"""What is done with a fitted folder: `predict`, `score`, `transform`, `sample`, `impute`, `report`.
+"""Commands that use a fitted folder: `predict`, `score`, `transform`, `sample`, `impute`, `report`.
 
-Rows go through some at a time, so a file may be larger than memory. What comes out is in the user's units and
-names.
+Rows are processed in chunks, so a file may be larger than memory. Results have the user's units and names.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ MOST_SAMPLES_AT_ONCE = 100_000
 
 @dataclass
 class Folder:
-    """A model and its record, as `fit` or `select` left them."""
+    """A model and its record, as written by `fit` or `select`."""
 
     path: Path
     model: object
@@ -52,23 +51,23 @@ class Folder:
 
 
 def open_folder(path):
-    """The folder, checked."""
+    """The folder, validated."""
     path = Path(path)
     if not path.is_dir():
-        raise ValueError(f"there is no folder {shown(path)}; latently fit makes one")
+        raise ValueError(f"there is no folder {shown(path)}; latently fit creates one")
     record = read_preparation(path / DESCRIPTION)
     model = load(path / MODEL)
     if model.n_features_in_ != len(record.columns):
         raise ValueError(
             f"the model in {shown(path)} has {model.n_features_in_} features, but its description "
-            f"{counted(len(record.columns), 'column')}; they do not belong together"
+            f"{counted(len(record.columns), 'column')}; they do not match"
         )
     return Folder(path, model, record)
 
 
 @dataclass
 class Later:
-    """Rows to be treated as those that the model was fitted to."""
+    """Rows to be preprocessed like the training rows."""
 
     table: Table
     names: list[str]
@@ -80,16 +79,16 @@ class Later:
 
     @property
     def manner(self):
-        """How text is to be written, so that it is like the user's."""
+        """Separator and decimal mark for text output, as in the user's file."""
         dialect = self.table.dialect
         if dialect is None or dialect.separator not in (",", ";", "|"):
             return {}
         return {"separator": dialect.separator, "decimal": dialect.decimal}
 
     def frames(self, voice, texts=()):
-        """Frames, the numbers in them that the model knows, in the user's units, and their place.
+        """Frames, their numbers in the model's columns in the user's units, and their position.
 
-        Columns in `texts` are text as it was written; all are if it is None.
+        Columns in `texts` are kept as text; all columns if it is None.
         """
         start = 0
         for frame in frames_of(self.table, voice, self.missing, texts):
@@ -100,9 +99,9 @@ class Later:
 
 
 def open_later(folder, data, reading, missing, voice):
-    """The table that the model is to be used on."""
+    """The table that the model is applied to."""
     record = folder.record
-    if record.image_shape is not None:  # of whatever size they come, images are seen at that of the fit
+    if record.image_shape is not None:  # images are resized to the size used in the fit
         reading = replace(reading, resize=tuple(record.image_shape[:2]), colour=len(record.image_shape) == 3)
     table = open_table(data, reading, voice)
     more = (text.strip().lower() for text in missing)
@@ -110,7 +109,7 @@ def open_later(folder, data, reading, missing, voice):
 
 
 def apply(folder, data, reading, missing, columns_of, voice, *, output, force, keep=()):
-    """Writes the columns that `columns_of(values)` gives for all rows; gives what `write_rows` gives."""
+    """Write the columns `columns_of(values)` for all rows; returns the result of `write_rows`."""
     pandas = package("pandas", "csv", "tables of results")
     check_kind(output)
     if output is not None:
@@ -118,7 +117,7 @@ def apply(folder, data, reading, missing, columns_of, voice, *, output, force, k
     later = open_later(folder, data, reading, missing, voice)
     for name in keep:
         if name not in later.table.columns:
-            raise ValueError(f"--keep names {shown(name)}, which is no column of the data")
+            raise ValueError(f"--keep names {shown(name)}, which is not a column of the data")
     if later.table.path.is_dir():
         keep = (*keep, "file")
 
@@ -134,7 +133,7 @@ def apply(folder, data, reading, missing, columns_of, voice, *, output, force, k
 
 def predictions(folder, all_probabilities):
     """Columns for `predict`."""
-    folder.needs("predict", "tell components or classes")
+    folder.needs("predict", "predict components or classes")
     model, record = folder.model, folder.record
     classes = getattr(model, "classes_", None)
     name = "component" if classes is None else "class"
@@ -160,8 +159,8 @@ def log_densities(folder, values):
 
 
 def threshold(folder, acceptance_rate, reference, reading, missing, voice):
-    """The log density below which rows are novel: by rows of the user's, or by those fitted to."""
-    folder.needs("score_samples", "tell densities")
+    """The log density below which rows are novel, from reference rows or from the training rows."""
+    folder.needs("score_samples", "compute densities")
     if reference is None:
         return folder.record.threshold(acceptance_rate)
     later = open_later(folder, reference, reading, missing, voice)
@@ -171,7 +170,7 @@ def threshold(folder, acceptance_rate, reference, reading, missing, voice):
 
 def factors(folder):
     """Columns for `transform`."""
-    folder.needs("transform", "give factors: it has none")
+    folder.needs("transform", "compute factors: it has none")
 
     def columns_of(values):
         rows = np.asarray(folder.model.transform(folder.record.to_frame(values)))
@@ -181,9 +180,9 @@ def factors(folder):
 
 
 def sample(folder, n, seed, output, force, voice):
-    """Writes rows drawn from the model."""
+    """Write rows drawn from the model."""
     pandas = package("pandas", "csv", "tables of results")
-    folder.needs("sample", "be drawn from")
+    folder.needs("sample", "generate rows")
     check_kind(output)
     rng = np.random.default_rng(seed)
     classes = getattr(folder.model, "classes_", None)
@@ -208,44 +207,44 @@ def _free(name, taken):
 
 
 def impute(folder, data, reading, missing, voice, *, draw, seed, output, force):
-    """Writes the user's table with its missing cells filled, all others as they were.
+    """Write the user's table with missing cells imputed; all other cells are unchanged.
 
-    Gives what `write_rows` gives, and the number of cells filled.
+    Returns the result of `write_rows`, and the number of imputed cells.
     """
     package("pandas", "csv", "tables of results")
-    folder.needs("impute", "fill missing cells")
+    folder.needs("impute", "impute missing cells")
     check_kind(output)
     if output is not None:
         check_file(output, force)
     later = open_later(folder, data, reading, missing, voice)
     rng = np.random.default_rng(seed)
-    n_filled = 0
+    n_imputed = 0
 
     def frames():
-        nonlocal n_filled
+        nonlocal n_imputed
         for frame, values, _ in later.frames(voice, None):
-            holes = np.isnan(values)
-            n_filled += int(holes.sum())
-            by_chance = {"sample": True, "random_state": rng} if draw else {}
-            filled = folder.model.impute(folder.record.to_frame(values), **by_chance)
-            filled = folder.record.from_frame(np.asarray(filled))
-            yield _with_cells(frame, later, holes, filled)
+            absent = np.isnan(values)
+            n_imputed += int(absent.sum())
+            options = {"sample": True, "random_state": rng} if draw else {}
+            imputed = folder.model.impute(folder.record.to_frame(values), **options)
+            imputed = folder.record.from_frame(np.asarray(imputed))
+            yield _with_imputed(frame, later, absent, imputed)
 
     written = write_rows(frames(), output, force, as_object=voice.json, **later.manner)
-    return *written, n_filled
+    return *written, n_imputed
 
 
-def _with_cells(frame, later, holes, filled):
-    """The frame with numbers in place of its holes. Text stays as it was written; numbers become floating."""
+def _with_imputed(frame, later, absent, imputed):
+    """The frame with imputed numbers in its missing cells. Text is kept as written; numbers become floats."""
     columns = {}
     for j, name in enumerate(later.names):
-        rows = holes[:, j]
+        rows = absent[:, j]
         if later.table.dialect:
             cells = frame[name].to_numpy(copy=True)
-            cells[rows] = [f"{value:.10g}".replace(".", later.decimal) for value in filled[rows, j]]
+            cells[rows] = [f"{value:.10g}".replace(".", later.decimal) for value in imputed[rows, j]]
         else:
             cells = frame[name].to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-            cells[rows] = filled[rows, j]
+            cells[rows] = imputed[rows, j]
         columns[name] = cells
     return frame.assign(**columns)
 
@@ -254,7 +253,7 @@ def _with_cells(frame, later, holes, filled):
 
 
 def report(folder, data, reading, missing, voice, *, output, force):
-    """Writes the page; gives its path and the number of rows it shows."""
+    """Write the page; returns its path and the number of rows it shows."""
     output = Path(folder.path / REPORT if output is None else output)
     check_file(output, force)
     later = open_later(folder, data, reading, missing, voice)
@@ -269,7 +268,7 @@ def report(folder, data, reading, missing, voice, *, output, force):
         keys.append(rng.random(len(frame)))
         labels += texts_of(frame[label], later.missing) if label else [None] * len(frame)
         names += list(frame["file"]) if later.table.path.is_dir() else [None] * len(frame)
-        if sum(map(len, rows)) > ROWS_IN_REPORT:  # of all rows read so far, those with the smallest keys stay
+        if sum(map(len, rows)) > ROWS_IN_REPORT:  # keep the rows with the smallest random keys
             values, key = np.concatenate(rows), np.concatenate(keys)
             some = np.sort(np.argpartition(key, ROWS_IN_REPORT - 1)[:ROWS_IN_REPORT])
             rows, keys = [values[some]], [key[some]]
@@ -292,7 +291,7 @@ def report(folder, data, reading, missing, voice, *, output, force):
 
 
 def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows):
-    """The page of `latently.report`."""
+    """Write the page of `latently.report`."""
     from latently.report import write_report  # only here: it is large
 
     record = folder.record
@@ -319,7 +318,7 @@ def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows):
 
 
 def read_selection(folder):
-    """The search that a model came from, as `latently.selection.select` gave it; None if there was none."""
+    """The `Selection` that the model was selected by; None if there was none."""
     record, path = folder.record, folder.path / SELECTION
     if record.selection is None or not path.is_file():
         return None

@@ -1,6 +1,6 @@
-"""Results on disk: whole or not at all, and nothing is replaced unless that was asked for.
+"""Results on disk: written atomically, and nothing is replaced without --force.
 
-Names of files in an output folder are those below; none comes from the data.
+The file names in an output folder are fixed; none depends on the data.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FILES = (MODEL, DESCRIPTION, SELECTION, REPORT, DATA)
 
 @contextmanager
 def new_folder(path, force):
-    """A folder to be filled, which takes its place at the end; after an error nothing has changed."""
+    """A temporary folder that is renamed to `path` at the end; after an error nothing has changed."""
     _check_folder(Path(path), force)
     path = Path(path).resolve()
     hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         hidden.mkdir(parents=True)
     except OSError as error:
-        raise ValueError(f"the folder {shown(path)} cannot be made: {error.strerror}") from error
+        raise ValueError(f"the folder {shown(path)} cannot be created: {error.strerror}") from error
     try:
         yield hidden
         _put_in_place(hidden, path)
@@ -47,13 +47,13 @@ def _check_folder(path, force):
     inside = {entry.name for entry in path.iterdir()}
     if inside and not force:
         raise ValueError(
-            f"the folder {shown(path)} is there already; --force replaces it, --output names another"
+            f"the folder {shown(path)} exists already; give --force to replace it, or another --output"
         )
     others = sorted(inside.difference(FILES))
     if others:
         raise ValueError(
             f"the folder {shown(path)} holds other files ({listed(others)}), so it is not "
-            "replaced; --output names another"
+            "replaced; give another --output"
         )
 
 
@@ -73,7 +73,7 @@ def _put_in_place(hidden, path):
 
 @contextmanager
 def new_file(path, force):
-    """The path of a file to be written, which takes the place of `path` at the end."""
+    """The path of a temporary file that is renamed to `path` at the end."""
     check_file(path, force)
     path = Path(path).resolve()
     hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}{path.suffix}")
@@ -85,7 +85,7 @@ def new_file(path, force):
 
 
 def check_file(path, force):
-    """Whether the file may be written."""
+    """Raise an error if the file must not be written."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"the output {shown(path)} is a folder; give the name of a file")
@@ -93,7 +93,7 @@ def check_file(path, force):
         raise ValueError(f"the output {shown(path)} is in a folder that does not exist")
     if os.path.lexists(path) and not force:
         raise ValueError(
-            f"the file {shown(path)} is there already; --force replaces it, --output names another"
+            f"the file {shown(path)} exists already; give --force to replace it, or another --output"
         )
 
 
@@ -104,16 +104,16 @@ _PARQUET = (".parquet", ".pq")
 
 
 def check_kind(output):
-    """Whether rows can be written to a file of this name."""
+    """Raise an error unless rows can be written to a file with this name."""
     if output is not None and Path(output).suffix.lower() not in (*_TEXT, *_PARQUET):
         raise ValueError(f"the output {shown(output)} must end in {', '.join((*_TEXT, *_PARQUET))}")
 
 
 def write_rows(frames, output, force, *, separator=",", decimal=".", as_object=False):
-    """Writes data frames to a file, or to stdout; gives the number of rows, and None or the rows.
+    """Write data frames to a file or to stdout; returns the number of rows, and None or the rows.
 
-    Text is written in the manner of the user's own file: `separator` and `decimal`. With `as_object` and no
-    file the rows are given back as a list, for JSON.
+    Text files use the `separator` and `decimal` of the user's own file. With `as_object` and no file the rows
+    are returned as a list, for JSON.
     """
     if output is None and as_object:
         records = [record for frame in frames for record in frame.to_dict("records")]
@@ -131,7 +131,7 @@ def write_rows(frames, output, force, *, separator=",", decimal=".", as_object=F
 
 
 def _writer(path, output, separator, decimal):
-    """`write(frame, first)`; a frame of None ends it."""
+    """A function `write(frame, first)`; None as frame closes the file."""
     if output is None:
         return lambda frame, first: (
             None if frame is None else _print(_as_text(frame, first, separator, decimal))
@@ -139,7 +139,7 @@ def _writer(path, output, separator, decimal):
     if Path(output).suffix.lower() in _PARQUET:
         return _parquet_writer(path)
     separator = separator if Path(output).suffix.lower() == ".csv" else "\t"
-    file = open(path, "x", encoding="utf-8", newline="")  # noqa: SIM115 (closed when `write` is told the end)
+    file = open(path, "x", encoding="utf-8", newline="")  # noqa: SIM115 (closed by `write(None, ...)`)
 
     def write(frame, first):
         if frame is None:
@@ -157,7 +157,7 @@ def _as_text(frame, first, separator, decimal):
 
 
 def _print(text):
-    if sys.stdout.isatty():  # cells of the user's must not steer it
+    if sys.stdout.isatty():  # the user's cells must not control the terminal
         text = "".join(f"{one_line(line)}\n" for line in text.splitlines())
     sys.stdout.write(text)
     sys.stdout.flush()

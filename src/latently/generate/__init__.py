@@ -1,4 +1,4 @@
-"""New rows from parts: densities of the sources of a factorisation, and combinations of codebook elements."""
+"""Generation of new rows, from densities of the sources of a factorisation or from codebook elements."""
 
 from latently.generate.codebook import CodebookGenerator
 from latently.generate.sources import SourceDensity

@@ -1,9 +1,9 @@
-"""Rows put together from a codebook, one element of each group.
+"""Rows composed from a codebook, with one element from each group.
 
     x = sum_g a_g,     a_g any element of group g
 
 k-means groups similar elements, which would overlap in one row. With groups of l_g elements there are
-prod_g l_g different rows, all equally probable; they are numbered, and none is made before it is asked for.
+prod_g l_g different rows, all equally probable; they are numbered, and computed only on request.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ from latently.generate.sources import check_factorizer
 
 @estimator
 class CodebookGenerator(Estimator):
-    """New rows as sums of codebook elements, one of each group of similar ones.
+    """New rows as sums of codebook elements, one from each group of similar elements.
 
     Parameters
     ----------
     factorizer : estimator, optional
-        Its `components_` are the codebook, such as the parts of an NMF; a copy of it is fitted. By default
-        the rows given to `fit` are the codebook.
+        A clone of it is fitted, and its `components_` are the codebook, such as the components of an NMF. By
+        default the rows passed to `fit` are the codebook.
     n_groups : int, default=5
-        Number of groups, and of the elements of a new row.
+        Number of groups, and of elements in a new row.
     unit_length : bool, default=True
-        Whether elements are brought to unit length first: in a factorisation their length is arbitrary.
+        Whether elements are normalised to unit length first: in a factorisation their length is arbitrary.
     init : {"rows", "k-means++", "unit", "gaussian"}, default="rows"
-        What k-means starts from, as in :class:`latently.factorization.VectorQuantizer`; "rows" are elements.
+        Starting values of k-means, as in :class:`latently.factorization.VectorQuantizer`; "rows" are random
+        elements.
     n_init : int, default=10
-        Starts of k-means.
+        Number of random starts of k-means.
     random_state : int, Generator, RandomState or None
         Seed of k-means.
 
@@ -53,11 +54,11 @@ class CodebookGenerator(Estimator):
     labels_ : ndarray of shape (n_elements,)
         The group of each element.
     centers_, starts_ : ndarrays of shape (n_groups, n_features)
-        Means of the groups, and what k-means started from.
+        Means of the groups, and the starting values of k-means.
     groups_ : list of ndarrays
-        The elements of each group.
+        Indices of the elements of each group.
     n_combinations_ : int
-        How many rows can be made; exact, however large.
+        Number of different rows, as an exact integer.
     factorizer_ : estimator or None
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
@@ -84,12 +85,12 @@ class CodebookGenerator(Estimator):
     random_state: Any = option(default=None, check=check_seed)
 
     def fit(self, X, y=None):
-        """Fit the factorisation, if there is one, and group its components.
+        """Fit the factorisation, if one is given, and group its components.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows to factorise or, without `factorizer`, the elements of the codebook.
+            Rows to factorise, or the elements of the codebook if there is no `factorizer`.
         y : ignored
 
         Returns
@@ -110,7 +111,7 @@ class CodebookGenerator(Estimator):
             except ValueError as error:
                 raise ValueError(
                     f"the codebook of {len(codebook)} elements (n_samples={len(X)}, n_features={X.shape[1]}) "
-                    f"cannot be parted into n_groups={self.n_groups} groups: {error}"
+                    f"cannot be split into n_groups={self.n_groups} groups: {error}"
                 ) from None
             self.codebook_, self.centers_, self.starts_ = codebook, quantizer.components_, quantizer.starts_
         return self
@@ -128,7 +129,7 @@ class CodebookGenerator(Estimator):
     def _components(self) -> Any:
         if not hasattr(self.factorizer_, "components_"):
             raise TypeError(
-                f"factorizer must have components_, but {type(self.factorizer_).__name__} has not"
+                f"factorizer must have components_, but {type(self.factorizer_).__name__} does not"
             )
         found: Any = self.factorizer_
         return found.components_
@@ -145,21 +146,21 @@ class CodebookGenerator(Estimator):
         return prod(len(group) for group in self.groups_)
 
     def combinations(self):
-        """Every combination once, in the order of their numbers: tuples of an element of each group."""
+        """Iterate over all combinations in order: tuples with one element of each group."""
         return product(*(group.tolist() for group in self.groups_))
 
     def combination(self, number):
-        """The elements of the combination of this number, without making those before it.
+        """Elements of the combination with this number, computed directly.
 
         Parameters
         ----------
         number : int or sequence of int
-            From 0 to `n_combinations_` - 1; the element of the last group changes first.
+            From 0 to `n_combinations_` - 1; the element of the last group varies fastest.
 
         Returns
         -------
         ndarray of shape (n_groups,) or (n_numbers, n_groups)
-            Places in `codebook_`.
+            Indices into `codebook_`.
         """
         groups, most = self.groups_, self.n_combinations_
         if isinstance(number, Integral):
@@ -172,7 +173,7 @@ class CodebookGenerator(Estimator):
         Parameters
         ----------
         elements : array-like of int, of shape (n_elements,) or (n_samples, n_elements)
-            Places in `codebook_`.
+            Indices into `codebook_`.
 
         Returns
         -------
@@ -181,25 +182,25 @@ class CodebookGenerator(Estimator):
         check_is_fitted(self)
         elements = np.asarray(elements)
         if elements.dtype.kind not in "iu" or elements.ndim not in (1, 2):
-            raise ValueError("elements must be places in codebook_, whole numbers in one or two dimensions")
+            raise ValueError("elements must be indices into codebook_, integers in one or two dimensions")
         if elements.size and (elements.min() < 0 or elements.max() >= len(self.codebook_)):
             raise ValueError(f"elements must lie between 0 and {len(self.codebook_) - 1}")
         return self.codebook_[elements].sum(axis=-2)
 
     def sample(self, n_samples=1, *, random_state=None):
-        """Draw rows, all combinations being equally probable.
+        """Draw rows; all combinations are equally probable.
 
         Parameters
         ----------
         n_samples : int, default=1
         random_state : int, Generator, RandomState or None
-            Seed of this draw; the estimator's `random_state` is that of `fit`.
+            Seed of this draw; the estimator's `random_state` is used by `fit` only.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
         elements : ndarray of shape (n_samples, n_groups)
-            The element of each group, as its place in `codebook_`.
+            The element of each group, as an index into `codebook_`.
         """
         check_is_fitted(self)
         check_integer("n_samples", n_samples, least=1)
@@ -237,16 +238,15 @@ class CodebookGenerator(Estimator):
 
     def _set_parts(self, factorizer):
         if type(factorizer) is not type(self.factorizer):
-            raise ValueError("its factorizer is not of the class of its hyper-parameter")
+            raise ValueError("its factorizer does not have the class of its hyper-parameter")
         self.factorizer_ = factorizer
 
 
 def _digits(number, groups, n_combinations):
-    """The elements of a combination: the digits of its number in a system of mixed radix."""
+    """The elements of a combination: the digits of its number in a mixed-radix system."""
     if isinstance(number, bool) or not isinstance(number, Integral) or not 0 <= int(number) < n_combinations:
         raise ValueError(
-            f"number must be a whole number from 0 to n_combinations_ - 1 = {n_combinations - 1}, "
-            f"not {number!r}"
+            f"number must be an integer from 0 to n_combinations_ - 1 = {n_combinations - 1}, not {number!r}"
         )
     number, elements = int(number), []
     for group in reversed(groups):

@@ -1,10 +1,10 @@
-"""A density of the sources of a factorisation makes one that can be drawn from.
+"""A factorisation with a density of its sources: a generative model of rows.
 
     x = A s + b,     s ~ p(s)
 
-A and b are those of any factorisation, p(s) that of any mixture. With d sources of D features, x has a
-density of its own where A is square and invertible: p(x) = p(s) / |det A|. With d < D all rows that the
-model makes lie in a subspace, and no density tells them apart from others; that of the sources does.
+A and b come from any factorisation, p(s) from any mixture. With d sources and D features, x has a density if
+A is square and invertible: p(x) = p(s) / |det A|. With d < D all generated rows lie in a subspace, so x has
+no density, but the sources do.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from latently.estimators.rows import in_main_memory
 
 @estimator
 class SourceDensity(DensityMixin, Estimator):
-    """Rows x = A s + b of a factorisation whose sources s have a density.
+    """Factorisation x = A s + b with a density of the sources s.
 
     Parameters
     ----------
     factorizer : estimator
-        Gives A and b. Anything with `fit_transform` and `inverse_transform`, or `components_`: the models of
-        `latently.factorization`, scikit-learn's `PCA`, `NMF` and `FactorAnalysis`, and pipelines of such.
+        Provides A and b. Anything with `fit_transform` and `inverse_transform`, or `components_`: the models
+        of `latently.factorization`, scikit-learn's `PCA`, `NMF` and `FactorAnalysis`, and pipelines of these.
     density : estimator
-        Gives p(s). Anything with `fit` and `score_samples`, and `sample` to draw rows: the models of
+        Provides p(s). Anything with `fit` and `score_samples`, and `sample` to draw rows: the models of
         `latently.mixture`, scikit-learn's `GaussianMixture` and `KernelDensity`.
 
     Attributes
     ----------
     factorizer_, density_ : estimators
-        Copies of both, fitted: the first to the rows, the second to their sources.
+        Fitted clones: the first fitted to the rows, the second to their sources.
     n_sources_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
@@ -69,7 +69,7 @@ class SourceDensity(DensityMixin, Estimator):
         X : array-like of shape (n_samples, n_features)
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts, if both estimators take weights.
+            Weight of each row, if both estimators accept weights.
 
         Returns
         -------
@@ -78,7 +78,7 @@ class SourceDensity(DensityMixin, Estimator):
         self._check_options()
         for part in (self.factorizer, self.density):
             if sample_weight is not None and not has_fit_parameter(part, "sample_weight"):
-                raise ValueError(f"sample_weight was given, but {type(part).__name__}.fit takes none")
+                raise ValueError(f"sample_weight was given, but {type(part).__name__}.fit does not accept it")
         with unchanged_on_failure(self):
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
             factorizer, density = clone(self.factorizer), clone(self.density)
@@ -110,48 +110,50 @@ class SourceDensity(DensityMixin, Estimator):
         return self.density_.n_features_in_
 
     def sources(self, X):
-        """The sources s of rows, (n_samples, n_sources)."""
+        """Sources s of the rows, (n_samples, n_sources)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(self.factorizer_.transform(X))
 
     def reconstruct(self, X):
-        """Rows made of their own sources, (n_samples, n_features)."""
+        """Rows reconstructed from their sources, (n_samples, n_features)."""
         S = self.sources(X)
         return decoded(self.factorizer_, S)
 
     def sample(self, n_samples=1, *, random_state=None, truncate=False):
-        """Draw sources from their density and make rows of them.
+        """Draw sources from their density and map them to rows.
 
         Parameters
         ----------
         n_samples : int, default=1
         random_state : int, Generator, RandomState or None
-            Seed of this draw; those of the estimators are those of `fit`.
+            Seed of this draw; those of the estimators are used by `fit` only.
         truncate : bool, default=False
-            Whether negative entries of the rows become zero. Meant for pictures alone: rows that were
-            truncated are no longer draws from the model.
+            Whether to set negative entries of the rows to zero. For display only: truncated rows are no
+            longer draws from the model.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
         components : ndarray of shape (n_samples,)
-            The component of the density each row was drawn from; 0 if it has none.
+            The component of the density that each row was drawn from; 0 if it has no components.
         """
         check_is_fitted(self)
         check_integer("n_samples", n_samples, least=1)
         check_flag("truncate", truncate)
         if not hasattr(self.density_, "sample"):
-            raise TypeError(f"sample needs a density that has it, but {type(self.density_).__name__} has not")
+            raise TypeError(
+                f"sample needs a density with 'sample', but {type(self.density_).__name__} has none"
+            )
         S, components = draw_from(self.density_, n_samples, as_generator(random_state))
         X = decoded(self.factorizer_, S)
         return np.maximum(X, 0.0) if truncate else X, components
 
     def score_samples(self, X):
-        """Log density of each row, where there is one: with as many sources as features.
+        """Log density of each row, if there are as many sources as features.
 
-        The map from sources to rows must be linear and invertible. With fewer sources than features this is a
-        ValueError, and `score_sources` is what there is.
+        The map from sources to rows must be linear and invertible. With fewer sources than features this
+        raises a ValueError; use `score_sources`.
 
         Returns
         -------
@@ -161,21 +163,23 @@ class SourceDensity(DensityMixin, Estimator):
         d, D = A.shape
         if d != D or np.linalg.matrix_rank(A) < D:
             reason = (
-                f"{d} sources make {D} features" if d != D else "the map from sources to rows is singular"
+                f"there are {d} sources for {D} features"
+                if d != D
+                else "the map from sources to rows is singular"
             )
             raise ValueError(
                 f"score_samples needs as many sources as features and an invertible map, but {reason}; "
                 "score_sources gives the log density of the sources"
             )
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        S = np.linalg.solve(A.T, (X - b).T).T  # not `transform`, which may hold sources to constraints
+        S = np.linalg.solve(A.T, (X - b).T).T  # not `transform`, which may constrain sources
         return in_main_memory(self.density_.score_samples(S)) - np.linalg.slogdet(A)[1]
 
     def score_sources(self, X):
         """Log density ln p(s) of the sources of each row, (n_samples,).
 
-        It judges densities of the same sources. It is no density of rows: it does not see what the
-        factorisation leaves out, and hangs on the scale of the sources.
+        Use it to compare densities of the same sources. It is not a density of rows: it ignores the residual
+        of the factorisation, and depends on the scale of the sources.
         """
         S = self.sources(X)
         return in_main_memory(self.density_.score_samples(S))
@@ -188,7 +192,7 @@ class SourceDensity(DensityMixin, Estimator):
         return float(np.average(scores, weights=sample_weight))
 
     def _linear_map(self):
-        """A (d, D), row by row what a source adds, and b (D,)."""
+        """A (d, D), the contribution of each source, and b (D,)."""
         check_is_fitted(self)
         d = self.n_sources_
         b = decoded(self.factorizer_, np.zeros((1, d)))[0]
@@ -197,7 +201,7 @@ class SourceDensity(DensityMixin, Estimator):
         if not np.allclose(decoded(self.factorizer_, probe), probe @ A + b, rtol=1e-6):
             raise ValueError(
                 "score_samples needs a linear map from sources to rows, which "
-                f"{type(self.factorizer_).__name__} does not have; score_sources does without"
+                f"{type(self.factorizer_).__name__} does not have; use score_sources"
             )
         return A, b
 
@@ -211,7 +215,7 @@ class SourceDensity(DensityMixin, Estimator):
         return {}
 
     def _set_fitted_arrays(self):
-        """There are none besides those of the parts."""
+        """Does nothing: the parts hold all arrays."""
 
     def _parts(self):
         return {"factorizer": self.factorizer_, "density": self.density_}
@@ -219,10 +223,10 @@ class SourceDensity(DensityMixin, Estimator):
     def _set_parts(self, factorizer, density):
         self.factorizer_, self.density_ = factorizer, density
         if type(factorizer) is not type(self.factorizer) or type(density) is not type(self.density):
-            raise ValueError("its parts are not of the classes of its hyper-parameters")
+            raise ValueError("its parts do not have the classes of its hyper-parameters")
         self.n_features_in_ = self.factorizer_.n_features_in_
         if decoded(self.factorizer_, np.zeros((1, self.n_sources_))).shape != (1, self.n_features_in_):
-            raise ValueError("its density is not one of the sources of its factorizer")
+            raise ValueError("its density does not match the sources of its factorizer")
 
 
 def check_factorizer(factorizer):
@@ -236,16 +240,16 @@ def check_factorizer(factorizer):
 
 
 def check_decodes(factorizer):
-    """That a fitted factorizer can make rows of sources."""
+    """Raise an error unless a fitted factorizer can map sources to rows."""
     if not hasattr(factorizer, "inverse_transform") and not hasattr(factorizer, "components_"):
         raise TypeError(
             f"factorizer must have inverse_transform or components_, but {type(factorizer).__name__} has "
-            "neither, so rows cannot be made of sources"
+            "neither, so it cannot map sources to rows"
         )
 
 
 def decoded(factorizer, S):
-    """Rows (n, D) made of sources (n, d)."""
+    """Rows (n, D) for sources (n, d)."""
     if hasattr(factorizer, "inverse_transform"):
         return np.asarray(factorizer.inverse_transform(S))
     return S @ factorizer.components_ + getattr(factorizer, "mean_", 0.0)  # scikit-learn's FactorAnalysis

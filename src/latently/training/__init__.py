@@ -1,5 +1,5 @@
-"""The training loop of models whose parameters live in torch modules.
+"""The training loop for models whose parameters are torch modules.
 
-`generators` random numbers, `batches` rows as tensors, `loop` the epochs, `resume` what a checkpoint
-holds, `modules` parameters as named arrays.
+`generators`: random numbers; `batches`: rows as tensors; `loop`: epochs; `resume`: checkpoints; `modules`:
+parameters as named arrays.
 """

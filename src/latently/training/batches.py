@@ -1,7 +1,7 @@
-"""Rows as mini-batches of tensors, wherever the rows are.
+"""Rows as mini-batches of tensors, from memory, any device or files.
 
-Every chunk of rows (all of them, if they are in memory) is shuffled and shared out evenly: 101 rows at
-`batch_size=100` are batches of 51 and 50, so that no batch is a small rest whose gradient is mostly noise.
+Every chunk of rows (all rows, if they are in memory) is shuffled and split evenly: 101 rows with
+`batch_size=100` give batches of 51 and 50, so that no small last batch has a mostly noisy gradient.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True)
 class Batch:
-    """What a step sees: some rows, all that belongs to them, and where to draw from."""
+    """The input of a step: some rows with labels and weights, and a generator for its draws."""
 
     X: Tensor  # (n, D), in the dtype and on the device of the training
     y: Tensor | None  # (n,) or (n, m): int64 where labels are integers
-    weight: Tensor | None  # (n,), on average 1 over all rows; None where every row counts once
-    rows: Tensor  # (n,), int64: the numbers of the rows among all
+    weight: Tensor | None  # (n,), with mean 1 over all rows; None if rows are not weighted
+    rows: Tensor  # (n,), int64: indices of the rows
     generator: torch.Generator  # for every draw of the step
     epoch: int  # from 0
 
@@ -39,7 +39,7 @@ class Batch:
         return int(self.X.shape[0])
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean over rows of (n, ...) values, by weight; averaged over an epoch it is that of all rows."""
+        """Weighted mean over rows of (n, ...) values; averaged over an epoch it is the mean over all rows."""
         if self.weight is None:
             return values.mean(dim=0)
         total: Tensor = torch.tensordot(self.weight, values, dims=1)
@@ -47,11 +47,11 @@ class Batch:
 
 
 class Rows:
-    """The rows of a fit with weights and labels beside them, to be gone through in mini-batches.
+    """The rows of a fit with weights and labels, as mini-batches.
 
-    X is an array, a tensor, `Data` (whose weights count), or anything that `open_source` takes. Device "auto"
-    is where the rows are: that of a tensor, and the CPU for all else. Rows in memory that are to be elsewhere
-    are moved once; rows of a file batch by batch. Rows of weight zero are left out.
+    X is an array, a tensor, `Data` (with its weights), or anything that `open_source` accepts. Device "auto"
+    is the device of a tensor, and the CPU for all else. Rows in memory are moved to another device once, rows
+    of a file batch by batch. Rows with zero weight are ignored.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Rows:
         return int(np.count_nonzero(self._chosen))
 
     def split(self, fraction: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
-        """Rows to train on, and `fraction` of all, drawn at random, to validate with."""
+        """Random split into training rows and a `fraction` of validation rows."""
         n = round(fraction * len(self))
         if not (0 < fraction < 1 and 0 < n < len(self)):
             raise ValueError(
-                f"a validation fraction of {fraction} of {len(self)} rows leaves none on one side; "
-                "choose one between 0 and 1, or give more rows"
+                f"a validation fraction of {fraction} of {len(self)} rows leaves no rows for training or "
+                "validation; use one between 0 and 1, or more rows"
             )
         held_out = np.zeros(self._n_all, dtype=bool)
         held_out[rng.choice(np.flatnonzero(self._chosen), size=n, replace=False)] = True
@@ -110,13 +110,14 @@ class Rows:
     def batches(
         self, generator: torch.Generator, epoch: int = 0, order: np.random.Generator | None = None
     ) -> Iterator[Batch]:
-        """All rows, each once, in the order of the rows or in one drawn anew within every chunk.
+        """All rows, each once, in order or shuffled within every chunk.
 
-        With `drop_last` all batches have `batch_size` rows, and what is left at the end waits for another
-        epoch. Else all have at least `min_batch_size`, if need be by having a few more than `batch_size`.
+        With `drop_last` all batches have exactly `batch_size` rows, and the remaining rows are skipped in
+        this epoch. Otherwise all batches have at least `min_batch_size` rows, if necessary a few more than
+        `batch_size`.
         """
         scale = self._weight_scale()
-        ready: tuple[Array, NDArray[np.int64]] | None = None  # a batch, handed out when the next is there
+        ready: tuple[Array, NDArray[np.int64]] | None = None  # a batch, returned once the next one is ready
         left: tuple[Array, NDArray[np.int64]] | None = None  # rows too few for a batch
         for X, rows in self._chunks():
             index = np.flatnonzero(self._chosen[rows])
@@ -143,7 +144,7 @@ class Rows:
         yield self._batch(*ready, scale, generator, epoch)
 
     def _bounds(self, n: int) -> list[int]:
-        """Where batches of n rows begin, and where the last one ends."""
+        """Boundaries of the batches of n rows."""
         if self.drop_last:
             return list(range(0, n + 1, self.batch_size))
         n_batches = min(-(-n // self.batch_size), n // self.min_batch_size)
@@ -171,7 +172,7 @@ class Rows:
         if is_torch(values):
             return torch.asarray(values, dtype=self.dtype, device=self.device)
         name = "float32" if self.dtype == torch.float32 else "float64"
-        with np.errstate(over="ignore"):  # the loss tells of infinities
+        with np.errstate(over="ignore"):  # infinities are reported by the loss
             return torch.from_numpy(np.array(to_numpy(values), dtype=name, order="C")).to(self.device)
 
     def _label_tensor(self, y: NDArray[Any]) -> Tensor:
@@ -190,7 +191,7 @@ class Rows:
 
 
 def _available(device: str | torch.device) -> torch.device:
-    """The device with its number, by which devices are compared."""
+    """The device with its index, so that devices can be compared."""
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise ValueError(
             f"device={str(device)!r} needs a GPU, and torch finds none; use device='cpu' or 'auto'"
@@ -204,10 +205,10 @@ def _opened(X: Any) -> Any:
     if source is not None:
         return source
     if is_sparse(X):
-        raise TypeError("X is a sparse matrix, which cannot be trained on; use X.toarray()")
+        raise TypeError("X is a sparse matrix, which is not supported; use X.toarray()")
     X = X if is_native(X) else np.asarray(X)
     if X.ndim != 2:
-        raise ValueError(f"X has shape {tuple(X.shape)}; rows and features are needed, so reshape it to 2-D")
+        raise ValueError(f"X has shape {tuple(X.shape)}; reshape it to (n_samples, n_features)")
     return X
 
 

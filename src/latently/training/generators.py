@@ -1,7 +1,7 @@
-"""Random numbers of one fit: generators for shuffling, initialisation and sampling, derived from one seed.
+"""Random numbers of a fit: generators for shuffling, initialisation and sampling, derived from one seed.
 
-The global generators of NumPy and torch are neither read nor changed. Most functions of torch accept
-a generator, but layers call them without; `drawing_from` adds it to such calls.
+The global generators of NumPy and torch are neither read nor changed. Most torch functions accept a
+generator, but layers call them without one; `drawing_from` adds it to such calls.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from torch.overrides import TorchFunctionMode
 
 @dataclass(frozen=True)
 class Generators:
-    """One generator for each use, so that one more draw for one of them leaves the others as they were."""
+    """One generator per purpose, so that additional draws for one of them do not affect the others."""
 
     shuffling: np.random.Generator  # the order of the rows
-    initialisation: torch.Generator  # on the CPU, so that a model starts alike on every device
+    initialisation: torch.Generator  # on the CPU, so that starting values are the same on every device
     sampling: torch.Generator  # draws of training steps, on the device of the rows
-    evaluation: torch.Generator  # never advanced: validation rows see the same draws after every epoch
+    evaluation: torch.Generator  # never advanced: validation uses the same draws after every epoch
 
     @classmethod
     def from_seed(cls, random_state: Any, device: torch.device | str = "cpu") -> Generators:
@@ -35,7 +35,7 @@ class Generators:
         return cls(np.random.default_rng(shuffling), *map(_torch_generator, others, places))
 
     def for_evaluation(self) -> torch.Generator:
-        """At the same state each time."""
+        """The evaluation generator, always in its initial state."""
         copied = torch.Generator(self.evaluation.device)
         copied.set_state(self.evaluation.get_state())
         return copied
@@ -55,7 +55,7 @@ def _seed_sequence(random_state: Any) -> np.random.SeedSequence:
         case int() | np.integer() if not isinstance(random_state, bool) and random_state >= 0:
             return np.random.SeedSequence(int(random_state))
     raise ValueError(
-        "random_state must be None, an integer that is not negative, a NumPy Generator or a RandomState, "
+        "random_state must be None, a non-negative integer, a NumPy Generator or a RandomState, "
         f"not {random_state!r}"
     )
 
@@ -66,9 +66,9 @@ def _torch_generator(seed: np.random.SeedSequence, device: torch.device | str) -
 
 
 def initialise(module: nn.Module, generator: torch.Generator) -> nn.Module:
-    """The module with every layer reset as torch resets it, drawn from `generator`.
+    """Reset the parameters of every layer as torch does, with draws from `generator`.
 
-    Parameters of a module without `reset_parameters` stay as they are. To build layers without a draw from
+    Parameters of a module without `reset_parameters` are not changed. To build layers without drawing from
     torch's global generator in the first place, build them inside `drawing_from(generator)`.
     """
     with drawing_from(generator):
@@ -80,7 +80,7 @@ def initialise(module: nn.Module, generator: torch.Generator) -> nn.Module:
 
 
 class drawing_from(TorchFunctionMode):
-    """Inside, in this thread, draws that name no generator come from this one, also those of layers."""
+    """Context in which draws without a generator, also those of layers, use this one (in this thread)."""
 
     def __init__(self, generator: torch.Generator):
         super().__init__()
@@ -101,8 +101,8 @@ class drawing_from(TorchFunctionMode):
             return _REPLACED[func](self.generator, *args, **given)
         elif func in _REFUSED and given.get("training", True):
             raise NotImplementedError(
-                f"{func.__name__} draws from the global generator of torch and cannot be told another; "
-                "draw with generator=batch.generator instead"
+                f"{func.__name__} draws from torch's global generator and does not accept another; "
+                "use a function that accepts generator=batch.generator"
             )
         return func(*args, **given)
 

@@ -1,10 +1,10 @@
-"""The training loop: epochs of steps over mini-batches, until nothing is gained or all epochs are done.
+"""The training loop: epochs of steps over mini-batches, with early stopping.
 
 A step is a function `step(batch) -> {name: loss}` of a `Batch`. With an optimiser its entry "loss" is
 differentiated and the optimiser updates the parameters; all other entries are only recorded. Without one the
 step updates the parameters itself (contrastive divergence, wake-sleep), and all entries are only recorded.
-What a step keeps from one batch to the next (velocities, persistent chains) belongs in buffers of the module,
-so that checkpoints hold it.
+State that a step keeps between batches (velocities, persistent chains) belongs in buffers of the module, so
+that checkpoints contain it.
 
 An epoch costs its steps, and one copy of the module.
 """
@@ -33,15 +33,15 @@ StepFunction: TypeAlias = Callable[[Batch], Losses]
 
 @dataclass(frozen=True)
 class Trained(Result[nn.Module]):
-    """Where a training ended: `history` has the objective of each of the first `n_iter` epochs.
+    """The result of a training: `history` has the objective of each of the first `n_iter` epochs.
 
-    `params` is the module as it was after them. `losses` has what steps returned in all epochs, also in those
-    after the best: means over the rows by name, those of validation rows as "validation <name>". `converged`
-    says that patience ran out.
+    `params` is the module after these epochs. `losses` has the losses of all epochs, including those after
+    the best one: means over rows by name, those of validation rows as "validation <name>". `converged` is
+    True if training stopped because patience ran out.
     """
 
     losses: dict[str, list[float]] = field(default_factory=dict)
-    maximise: bool = False  # whether the objective is better where it is larger
+    maximise: bool = False  # whether a larger objective is better
 
 
 def train(
@@ -63,32 +63,32 @@ def train(
     checkpoint: Checkpoint | None = None,
     checkpoint_every: int = 1,
 ) -> Trained:
-    """Trains the module in place for at most `max_iter` epochs, and leaves it in evaluation mode.
+    """Train the module in place for at most `max_iter` epochs, and leave it in evaluation mode.
 
     Parameters
     ----------
     step, optimizer
         See above. A step that updates the parameters itself runs without gradients, unless it enables them.
     schedule
-        Epoch (from 0) -> factor of the learning rates that the optimiser came with.
+        Epoch (from 0) -> factor by which the optimiser's initial learning rates are multiplied.
     objective, maximise
-        Which entry of the losses goes to the history and to callbacks, and whether larger is better.
+        The entry of the losses for the history and callbacks, and whether larger is better.
     validation, evaluate
         Rows that are evaluated after every epoch, by `evaluate`, or by the step itself if there is an
         optimiser: without gradients, in evaluation mode, with the same draws each time.
     patience, tol
-        The training ends after so many epochs without a gain of more than `tol` times the objective (or times
-        one, if that is larger), and the best state is restored. Validation rows decide, if there are any.
-        Without patience the last state is kept.
+        Training stops after `patience` epochs without an improvement of more than `tol` times the objective
+        (or `tol`, if the objective is below one), and the best state is restored. The objective of validation
+        rows is used, if there are any. Without patience the last state is kept.
     callbacks
-        Told of every epoch by an `Iteration`: its number is that of the epochs done, its gain is positive
-        where the objective became better. One that returns True ends the training.
+        Called after every epoch with an `Iteration`: its number is the number of epochs done, its gain is
+        positive if the objective improved. One that returns True stops the training.
     checkpoint, checkpoint_every
-        Where and how often the state is written, and from where it is read if the file is there: a training
-        that was killed resumes as if it had not been. The file stays; whoever named it removes it.
+        Where and how often the state is written. If the file exists, training resumes from it, with the same
+        result as without the interruption. The file is not removed; that is up to the caller.
     """
     if validation is not None and evaluate is None and optimizer is None:
-        raise ValueError("validation rows need evaluate=, since the step updates the parameters itself")
+        raise ValueError("validation rows need evaluate=, because the step updates the parameters itself")
     if generators.sampling.device != rows.device:
         raise ValueError(f"generators draw on {generators.sampling.device}, but rows are on {rows.device}")
     watched = objective if validation is None else f"validation {objective}"
@@ -136,12 +136,12 @@ def train(
 
 
 class _Rates:
-    """The learning rates that an optimiser came with, and what a schedule makes of them."""
+    """The initial learning rates of an optimiser, and their schedule."""
 
     def __init__(self, optimizer: Optimizer | None, schedule: Callable[[int], float] | None):
         if schedule is not None and optimizer is None:
             raise ValueError(
-                "schedule= needs an optimizer; a step that updates the parameters has batch.epoch"
+                "schedule= needs an optimizer; a step that updates the parameters itself can use batch.epoch"
             )
         self.optimizer, self.schedule = optimizer, schedule
         self.first = [] if optimizer is None else [group["lr"] for group in optimizer.param_groups]
@@ -199,7 +199,7 @@ def _evaluated(
 
 
 class _Means:
-    """Means over rows of named losses. On an accelerator they are read once, after the last batch."""
+    """Means over rows of named losses, transferred from an accelerator once, after the last batch."""
 
     def __init__(self, epoch: int, optimizer: Optimizer | None):
         self.epoch, self.optimizer = epoch, optimizer
@@ -212,7 +212,7 @@ class _Means:
             if isinstance(loss, Tensor):
                 if loss.numel() != 1:
                     raise ValueError(
-                        f"the loss {name!r} has shape {tuple(loss.shape)}; return batch.mean of it"
+                        f"the loss {name!r} has shape {tuple(loss.shape)}; return its mean, batch.mean(loss)"
                     )
                 value = loss.detach().double().reshape(())
             if batch.X.device.type == "cpu":

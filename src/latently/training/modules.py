@@ -1,6 +1,7 @@
 """Parameters of a torch module as named arrays, and back.
 
-What counts is the module's `state_dict`: parameters, and buffers such as the running means of batch norm.
+The arrays are those of the module's `state_dict`: parameters, and buffers such as the running means of batch
+norm.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ def module_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
 
 
 def set_module_arrays(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Sets all parameters and buffers; names, shapes and dtypes must be those of the module."""
+    """Set all parameters and buffers; names, shapes and dtypes must match those of the module."""
     state: dict[str, Tensor] = module.state_dict()
     missing, unknown = state.keys() - arrays.keys(), arrays.keys() - state.keys()
     if missing or unknown:
         raise ValueError(
-            f"the arrays do not fit {type(module).__name__}: missing {sorted(missing)}, "
+            f"the arrays do not match {type(module).__name__}: missing {sorted(missing)}, "
             f"unknown {sorted(unknown)}"
         )
     for name, tensor in state.items():
@@ -42,13 +43,13 @@ def set_module_arrays(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> 
 
 
 def copied_state(module: nn.Module, device: torch.device | str | None = None) -> dict[str, Tensor]:
-    """The parameters and buffers as they are now, on another device if one is named."""
+    """Copies of the current parameters and buffers, optionally on another device."""
     state: dict[str, Tensor] = module.state_dict()
     return {name: tensor.detach().to(device, copy=True) for name, tensor in state.items()}
 
 
 def set_state(module: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Copies the tensors into the module, whose parameters stay the same objects."""
+    """Copy the tensors into the module; its parameters remain the same objects."""
     with torch.no_grad():
         for name, tensor in module.state_dict().items():
             tensor.copy_(state[name])

@@ -1,8 +1,8 @@
-"""Where a training stands between two epochs, and how a checkpoint holds it.
+"""The state of a training between two epochs, and its checkpoint.
 
-A checkpoint has the module, its best state so far, the state of the optimiser and of all generators as named
-arrays, and counters, histories and the rest as numbers. Settings of the optimiser, such as the learning rate,
-are not in it: they are those of the fit, which the `belongs_to` of a checkpoint tells from others.
+A checkpoint holds the module, its best state so far, and the states of the optimiser and all generators as
+named arrays, and counters, histories and the rest as numbers. Settings of the optimiser, such as the learning
+rate, are not saved: they are those of the fit, which the checkpoint identifies by `belongs_to`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from latently.training.modules import copied_state, module_arrays, set_module_ar
 
 @dataclass
 class Record:
-    """What has come of the epochs so far."""
+    """Results of the epochs so far."""
 
-    sign: int  # 1 where a larger objective is better, -1 where a smaller one is
+    sign: int  # 1 if a larger objective is better, -1 if a smaller one is
     n_iter: int = 0
     history: list[float] = field(default_factory=list)  # the objective, for each epoch
     losses: dict[str, list[float]] = field(default_factory=dict)  # all that steps returned, for each epoch
     best_value: float | None = None
-    n_stale: int = 0  # epochs since the last gain that counts
+    n_stale: int = 0  # epochs since the last sufficient improvement
     converged: bool = False
     ended: bool = False
 
     def add(self, losses: Mapping[str, float], objective: str) -> float:
-        """One more epoch; by how much the objective became better."""
+        """Add an epoch and return the improvement of the objective."""
         if self.n_iter > 0 and losses.keys() != self.losses.keys():
             raise ValueError(
-                f"the losses were {sorted(self.losses)}, now {sorted(losses)}; name the same always"
+                f"the losses were {sorted(self.losses)}, now {sorted(losses)}; return the same names always"
             )
         for name, value in losses.items():
             self.losses.setdefault(name, []).append(value)
@@ -49,7 +49,7 @@ class Record:
         return self.sign * (self.history[-1] - self.history[-2]) if self.n_iter > 1 else math.inf
 
     def is_best(self, watched: str, tol: float) -> bool:
-        """Whether no epoch was better than the last one; counts those that gained too little."""
+        """Whether the last epoch is the best one; counts epochs without sufficient improvement."""
         value = self._last(watched)
         best = self.best_value
         gain = math.inf if best is None else self.sign * (value - best)
@@ -68,7 +68,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The module as it was after some epoch; one object, so that an interrupt finds all of it or nothing."""
+    """The module after some epoch; one object, so that it is replaced atomically in case of an interrupt."""
 
     n_iter: int
     state: dict[str, Tensor]
@@ -82,7 +82,7 @@ def write(
     optimizer: Optimizer | None,
     generators: Generators,
 ) -> None:
-    """Replaces what the checkpoint held."""
+    """Write the checkpoint, replacing its contents."""
     arrays = _prefixed("module", module_arrays(module))
     if best is not None:
         arrays |= _prefixed("best", {name: tensor.cpu().numpy() for name, tensor in best.state.items()})
@@ -97,14 +97,14 @@ def write(
         "shuffling": generators.shuffling.bit_generator.state,
         "arrays": {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()},
     }
-    del numbers["history"]  # which checkpoints always have
+    del numbers["history"]  # checkpoints store it separately
     checkpoint.write(arrays, record.history, numbers)
 
 
 def read(
     checkpoint: Checkpoint, module: nn.Module, optimizer: Optimizer | None, generators: Generators
 ) -> tuple[Record, Snapshot | None]:
-    """Puts module, optimiser and generators into the state written, and returns the record and the best."""
+    """Restore module, optimiser and generators from the checkpoint; returns the record and the best state."""
     _, history, numbers = checkpoint.read({})
     try:
         shapes = {name: np.empty(shape, dtype) for name, (dtype, shape) in numbers.pop("arrays").items()}
@@ -122,8 +122,8 @@ def read(
         return Record(history=history, **numbers), best
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         raise ValueError(
-            f"checkpoint={str(checkpoint.path)!r} does not fit this model: {error}; "
-            "delete the file to begin anew"
+            f"checkpoint={str(checkpoint.path)!r} does not match this model: {error}; "
+            "delete the file to start again"
         ) from None
 
 
@@ -137,13 +137,13 @@ def _without_prefix(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, N
 
 
 def _parameters(optimizer: Optimizer | None) -> list[Tensor]:
-    """In the order by which optimisers number them."""
+    """The parameters, in the order in which optimisers number them."""
     groups = [] if optimizer is None else optimizer.param_groups
     return [parameter for group in groups for parameter in group["params"]]
 
 
 def _optimizer_state(optimizer: Optimizer | None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """What the optimiser remembers of each parameter, named "number.what": tensors, and plain numbers."""
+    """The optimiser's state of each parameter, named "index.entry": tensors, and plain numbers."""
     arrays: dict[str, NDArray[Any]] = {}
     numbers: dict[str, Any] = {}
     parameters = _parameters(optimizer)
@@ -167,14 +167,16 @@ def _set_optimizer_state(
 ) -> None:
     if optimizer is None:
         if arrays or numbers:
-            raise ValueError("it has the state of an optimizer, but none was given")
+            raise ValueError("it has the state of an optimizer, but no optimizer was given")
         return
     parameters = _parameters(optimizer)
     state: dict[int, dict[str, Any]] = {}
     for key, value in {**arrays, **numbers}.items():
         i, _, name = key.partition(".")
         if int(i) >= len(parameters):
-            raise ValueError(f"the optimizer has {len(parameters)} parameters, and no number {i}")
+            raise ValueError(
+                f"the optimizer has {len(parameters)} parameters, but the file has the state of parameter {i}"
+            )
         shape = tuple(parameters[int(i)].shape)
         if isinstance(value, np.ndarray):
             if value.shape not in ((), shape):

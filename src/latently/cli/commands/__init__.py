@@ -1,4 +1,4 @@
-"""What there is to type: commands and their options. The work is elsewhere, and imported as it begins."""
+"""Commands and their options. The implementation is elsewhere, and imported when a command runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from latently.cli.commands.options import with_options
 
 app = typer.Typer(
     name="latently",
-    help="Density models with structured latent variables: fit them, choose among them and use them.",
+    help="Density models with structured latent variables: fit, select and apply them.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -31,7 +31,7 @@ def _version(wanted: bool):
 @app.callback()
 def _about(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and end.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ):
     pass

@@ -25,14 +25,14 @@ def predict(
     data: Data,
     *,
     probabilities: Annotated[
-        bool, option("--probabilities", help="Those of all components or classes.")
+        bool, option("--probabilities", help="Write the probabilities of all components or classes.")
     ] = False,
     keep: Keep = None,
     read: ReadOptions,
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """The component or class of each row."""
+    """Predict the component or class of each row."""
     reading = read.reading()
     from latently.cli import using
 
@@ -47,20 +47,18 @@ def score(
     data: Data,
     *,
     accept: Annotated[
-        float, option(help="Share of ordinary rows that are to be accepted as such.", min=0.0, max=1.0)
+        float, option(help="Fraction of reference rows that are accepted as ordinary.", min=0.0, max=1.0)
     ] = 0.99,
     reference: Annotated[
         str | None,
-        option(
-            help="Ordinary rows that were not fitted to, to set the limit by; by default those fitted to."
-        ),
+        option(help="Reference rows for the threshold, preferably held out; by default the training rows."),
     ] = None,
     keep: Keep = None,
     read: ReadOptions,
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """The log density of each row, and whether it is novel: below what nearly all ordinary rows reach."""
+    """Compute the log density of each row, and mark rows below a threshold as novel."""
     reading = read.reading()
     from latently.cli import using
 
@@ -85,7 +83,7 @@ def score(
 def transform(
     model: Fitted, data: Data, *, keep: Keep = None, read: ReadOptions, to: RowsOutput, answer: AnswerOptions
 ):
-    """The factors of each row."""
+    """Compute the factors of each row."""
     reading = read.reading()
     from latently.cli import using
 
@@ -97,12 +95,12 @@ def transform(
 def sample(
     model: Fitted,
     *,
-    rows: Annotated[int, option("--rows", "-n", help="How many.", min=1)] = 10,
+    rows: Annotated[int, option("--rows", "-n", help="Number of rows.", min=1)] = 10,
     seed: Seed = 0,
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """New rows drawn from the model."""
+    """Draw new rows from the model."""
     from latently.cli import using
 
     with Voice(answer.json) as voice:
@@ -115,24 +113,24 @@ def impute(
     data: Data,
     *,
     draw: Annotated[
-        bool, option("--draw", help="Draw missing cells by chance in place of their mean.")
+        bool, option("--draw", help="Draw missing cells at random instead of using their mean.")
     ] = False,
     seed: Seed = 0,
     read: ReadOptions,
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """The table with its missing cells filled by what the model expects; all other cells stay as they are."""
+    """Impute missing cells by their expectation; all other cells are unchanged."""
     reading = read.reading()
     from latently.cli import using
 
     with Voice(answer.json) as voice:
-        n_rows, records, n_filled = using.impute(
+        n_rows, records, n_imputed = using.impute(
             using.open_folder(model), data, reading, read.missing or (), voice,
             draw=draw, seed=seed, output=to.output, force=to.force,
         )  # fmt: skip
-        voice.note(f"filled {counted(n_filled, 'cell')}")
-        _tell(n_rows, records, to.output, voice, filled=n_filled)
+        voice.note(f"imputed {counted(n_imputed, 'cell')}")
+        _tell(n_rows, records, to.output, voice, filled=n_imputed)
 
 
 def report(
@@ -144,7 +142,7 @@ def report(
     force: Force = False,
     answer: AnswerOptions,
 ):
-    """A page about the model and the data, in one HTML file."""
+    """Write a report on the model and the data, in one HTML file."""
     reading = read.reading()
     from latently.cli import using
 
@@ -156,7 +154,7 @@ def report(
 
 
 def _apply(folder, data, read, reading, columns_of, voice, keep, to, facts=lambda n_rows: {}):
-    """Writes the columns for all rows; `facts(n_rows)` are what else is to be told."""
+    """Write the columns for all rows; `facts(n_rows)` are further results to report."""
     from latently.cli import using
 
     n_rows, records = using.apply(
@@ -167,7 +165,7 @@ def _apply(folder, data, read, reading, columns_of, voice, keep, to, facts=lambd
 
 
 def _tell(n_rows, records, output, voice, **facts):
-    """What was written where; rows that went to stdout speak for themselves."""
+    """Report what was written where; not for rows on stdout."""
     if records is not None:
         facts["results"] = records
     if voice.json or output is not None:

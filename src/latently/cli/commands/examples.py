@@ -22,11 +22,11 @@ def _data_names(incomplete: str):
 def datasets(
     name: Annotated[
         str | None,
-        typer.Argument(help="Which to write; without it they are listed.", autocompletion=_data_names),
+        typer.Argument(help="The data set to write; by default all are listed.", autocompletion=_data_names),
     ] = None,
     *,
     to: RowsOutput,
-    folder: Annotated[str | None, option(help="Where files of data sets are kept.")] = None,
+    folder: Annotated[str | None, option(help="The folder in which data sets are cached.")] = None,
     answer: AnswerOptions,
 ):
     """List data sets, or write one as a table."""
@@ -34,7 +34,7 @@ def datasets(
         if name is None:
             from latently.datasets import names
 
-            voice.table(["name", "what it is"], names().items())
+            voice.table(["name", "description"], names().items())
             if answer.json:
                 voice.result("", datasets=names())
             return
@@ -55,7 +55,7 @@ def demo(
     force: Force = False,
     answer: AnswerOptions,
 ):
-    """The main job on a small table: choose a model of wines, fit it and write a report."""
+    """A complete example on a small table: select a model of wines, fit it and write a report."""
     from latently.cli.demo import run_demo
 
     with Voice(answer.json) as voice, TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""Commands that make a fitted folder: fit and select."""
+"""Commands that create a fitted folder: fit and select."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from latently.cli.speaking import Voice, counted, shown
 from latently.selection import criteria
 from latently.selection.criteria import CRITERIA
 
-ToFolder = Annotated[str, output_option("The folder to make.")]
+ToFolder = Annotated[str, output_option("The folder to create.")]
 
 
 def fit(
@@ -39,7 +39,7 @@ def fit(
     force: Force = False,
     answer: AnswerOptions,
 ):
-    """Fit a model to a table and keep it in a folder. Sizes that are not given are chosen by BIC."""
+    """Fit a model to a table and save it in a folder. Sizes that are not given are selected by BIC."""
     request = _request(data, criteria.DEFAULT, of, columns, read, images, seed, output, force)
     from latently.cli.fitting import fit as fitted_to
 
@@ -60,7 +60,7 @@ def select(
     force: Force = False,
     answer: AnswerOptions,
 ):
-    """Fit models of several sizes, print how they compare and keep the best in a folder."""
+    """Fit models of several sizes, print a comparison and save the best in a folder."""
     request = _request(data, criterion, of, columns, read, images, seed, output, force)
     if of.model is not None:
         _check_criterion(MODELS[of.model], of.model, criterion)
@@ -69,12 +69,12 @@ def select(
     with Voice(answer.json) as voice:
         found = fitted_to(request, voice, select_all=True)
         if found.selection is None:
-            voice.note("there was one size only, so nothing was chosen; give a range such as -k 1..6")
+            voice.note("there was only one size, so nothing was selected; give a range such as -k 1..6")
         tell(found, output, voice, with_table=True)
 
 
 def _request(data, criterion, of, columns, read, images, seed, output, force):
-    """What the user typed, after a check for errors of usage that can be told before anything is read."""
+    """The user's options, after the checks that are possible before reading data."""
     for hint, check in (
         ("-k", lambda: of.components is None or numbers_in(of.components, "-k")),
         ("-q", lambda: of.factors is None or numbers_in(of.factors, "-q")),
@@ -103,25 +103,25 @@ def _request(data, criterion, of, columns, read, images, seed, output, force):
 
 
 def _check_criterion(model, name, criterion):
-    """Whether sizes of the model can be chosen by the criterion."""
+    """Raise an error unless sizes of the model can be selected by the criterion."""
     if model.can_be_chosen_by(criterion):
         return
     others = [other for other in CRITERIA if model.can_be_chosen_by(other)]
     cure = f"choose {criteria.listed(others)}" if others else "use fit"
     wrong = f"by {criterion}" if others else "by a criterion"
     hint = "--criterion" if others else "--model"
-    raise typer.BadParameter(f"sizes of {name} cannot be chosen {wrong}; {cure}", param_hint=hint)
+    raise typer.BadParameter(f"sizes of {name} cannot be selected {wrong}; {cure}", param_hint=hint)
 
 
 _SHOWN_MODELS = 10
 _AGREEMENT = {
-    "training_accuracy": "{share:.1f} % of the rows fitted to are put into their class",
-    "clustering_accuracy": "Components agree with {label} in {share:.1f} % of the rows, at best one to one",
+    "training_accuracy": "{share:.1f} % of the training rows are classified correctly",
+    "clustering_accuracy": "Components agree with {label} in {share:.1f} % of the rows, matched one to one",
 }
 
 
 def tell(found, output, voice, with_table=False):
-    """What was fitted, in a few lines."""
+    """Print a short summary of the fit."""
     from latently.cli.writing import FILES
 
     record, model, selection = found.record, found.model, found.selection

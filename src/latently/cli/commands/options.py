@@ -1,6 +1,6 @@
-"""Options, each declared once, and records of those that several commands share.
+"""Options, each declared once, and records of options that several commands share.
 
-A command takes records among its parameters; `with_options` gives typer a function with all options of them.
+A command takes records as parameters; `with_options` passes typer a function with all their options.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from latently.cli.speaking import shown
 from latently.cli.tables import Reading, size_of
 from latently.selection.criteria import CRITERIA
 
-_READING, _MODEL, _OUTPUT = "How data are read", "Model", "Output"
+_READING, _MODEL, _OUTPUT = "Reading data", "Model", "Output"
 
 
 def option(*names, help, panel=None, **more):
@@ -50,12 +50,12 @@ Criterion = Annotated[
         autocompletion=_criterion_names,
     ),
 ]
-Seed = Annotated[int, option(help="Seed of all that is drawn by chance.", min=0, max=2**32 - 1)]
+Seed = Annotated[int, option(help="Random seed.", min=0, max=2**32 - 1)]
 Keep = Annotated[
     list[str] | None,
     option(help="A column of the data to copy to the output; may be given several times.", panel=_OUTPUT),
 ]
-Force = Annotated[bool, option("--force", help="Replace what is there.", panel=_OUTPUT)]
+Force = Annotated[bool, option("--force", help="Replace existing files.", panel=_OUTPUT)]
 
 
 # -- records ---------------------------------------------------------------------------------------------
@@ -68,36 +68,38 @@ class ReadOptions:
     missing: Annotated[
         list[str] | None,
         option(
-            help="A further text that stands for a missing cell; may be given several times.", panel=_READING
+            help="An additional text that marks a missing cell; may be given several times.", panel=_READING
         ),
     ] = None
     separator: Annotated[
-        str | None, option(help="The mark between cells; guessed if not given.", panel=_READING)
+        str | None, option(help="The separator between cells; by default detected.", panel=_READING)
     ] = None
     decimal: Annotated[
-        str | None, option(help="The decimal mark, '.' or ','; guessed if not given.", panel=_READING)
+        str | None, option(help="The decimal mark, '.' or ','; by default detected.", panel=_READING)
     ] = None
     header: Annotated[
         bool | None,
         option(
             "--header/--no-header",
-            help="Whether the first line has names; guessed if not given.",
+            help="Whether the first line has names; by default detected.",
             panel=_READING,
         ),
     ] = None
-    array: Annotated[str | None, option(help="Which array of an .npz file.", panel=_READING)] = None
+    array: Annotated[str | None, option(help="The array to read from an .npz file.", panel=_READING)] = None
 
     def reading(self, resize=None, colour=False):
-        """The same, checked."""
+        """The options, validated."""
         separator = self.separator
         if separator is not None:
             separator = {"\\t": "\t", "tab": "\t", "space": r"\s+"}.get(separator, separator)
         if separator is not None and ((len(separator) != 1 and separator != r"\s+") or separator in '"\n\r'):
             raise typer.BadParameter(
-                f"it is one character, tab or space, not {shown(separator)}", param_hint="--separator"
+                f"it must be one character, tab or space, not {shown(separator)}", param_hint="--separator"
             )
         if self.decimal not in (None, ".", ","):
-            raise typer.BadParameter(f"it is '.' or ',', not {shown(self.decimal)}", param_hint="--decimal")
+            raise typer.BadParameter(
+                f"it must be '.' or ',', not {shown(self.decimal)}", param_hint="--decimal"
+            )
         try:
             size = size_of(resize) if resize else None
         except ValueError as error:
@@ -139,27 +141,27 @@ class ModelOptions:
             "--option", help="name=value, a parameter of the model; may be given several times.", panel=_MODEL
         ),
     ] = None
-    max_iter: Annotated[int | None, option(help="Most iterations of a fit.", panel=_MODEL, min=0)] = None
-    tol: Annotated[float | None, option(help="Relative gain at which a fit ends.", panel=_MODEL, min=0.0)] = (
-        None
-    )
+    max_iter: Annotated[int | None, option(help="Maximum number of iterations.", panel=_MODEL, min=0)] = None
+    tol: Annotated[
+        float | None, option(help="Relative gain below which a fit stops.", panel=_MODEL, min=0.0)
+    ] = None
 
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Which columns are fitted to, and how they are treated."""
+    """Selection and preprocessing of columns."""
 
     columns: Annotated[
         list[str] | None,
         option(
             "--columns",
             "-c",
-            help="Columns to use: names with commas between, * for any text.",
+            help="Columns to use: names separated by commas, * matches any text.",
             panel=_READING,
         ),
     ] = None
     without: Annotated[
-        list[str] | None, option(help="Columns to leave out, written likewise.", panel=_READING)
+        list[str] | None, option(help="Columns to exclude, in the same form.", panel=_READING)
     ] = None
     label: Annotated[
         str | None,
@@ -178,7 +180,7 @@ class ColumnOptions:
         bool | None,
         option(
             "--in-memory/--from-disk",
-            help="Where the numbers are during the fit. By default more than 256 MB of them are on disk.",
+            help="Where the numbers are kept during the fit. By default on disk if larger than 256 MB.",
             panel=_READING,
         ),
     ] = None
@@ -196,16 +198,14 @@ class RowsOutput:
 
 @dataclass(frozen=True)
 class AnswerOptions:
-    """How a command answers."""
+    """Form of the output."""
 
-    json: Annotated[bool, option("--json", help="Answer with one JSON object on stdout.", panel=_OUTPUT)] = (
-        False
-    )
-    debug: Annotated[bool, option("--debug", help="Show where an error came from.", panel=_OUTPUT)] = False
+    json: Annotated[bool, option("--json", help="Print one JSON object on stdout.", panel=_OUTPUT)] = False
+    debug: Annotated[bool, option("--debug", help="Show the traceback of an error.", panel=_OUTPUT)] = False
 
 
 def with_options(command):
-    """The command as typer takes it: in place of each record, the options in it."""
+    """The command for typer, with each record replaced by its options."""
     parameters: list[inspect.Parameter] = []
     records: dict[str, Any] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
