@@ -1,8 +1,8 @@
 """A family of densities as a mixture sees it: the components of a mixture, all at once.
 
 n rows, K components, D features. A family is a frozen dataclass that subclasses `Family`, writes the
-functions without a body, and takes the defaults of the others where they suit it. Arrays are of the namespace of
-the rows. Three records belong to it:
+functions without a body, and takes the defaults of the others where they suit it. Arrays are of the namespace
+of the rows. Three records belong to it:
 
     parameters   with `means` (K, D), a field or a property, by which starts are located
     density      what `prepare` returns: a dataclass with `constants` (K,), added to the log densities, and
