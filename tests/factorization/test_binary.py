@@ -913,7 +913,7 @@ def test_counts_that_no_start_explains_are_an_error_or_finite():
     settings = {"components_init": [[1.0, 0.0], [2.0, 0.0]], "activation_probability_init": 0.3}
     ours = quietly(BNMF(2, max_iter=20, **settings), X)
     assert np.isfinite(ours.history_).all()
-    with pytest.raises(FloatingPointError, match="log-likelihood per row became -inf"):
+    with pytest.raises(FloatingPointError, match="objective per row became -inf"):
         BNMF(2, max_iter=20, weight_floor=0.0, **settings).fit(X)
 
 
