@@ -104,7 +104,7 @@ def test_summary_stands_below_the_diagram_once_there_is_a_fit(model):
     facts = summary(model)
     assert facts["size"].endswith("4 features")
     assert facts["features"] == ", ".join(X.columns)
-    for call in facts["to call next"].split(", "):
+    for call in facts["methods"].split(", "):
         assert callable(getattr(model, call.partition("(")[0]))
 
 

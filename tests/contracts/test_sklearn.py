@@ -16,7 +16,7 @@ LOOSE = {"tol": 1e-2, "n_init": 1}  # to save time
 SMALL = MFA(2, 1, random_state=0, **LOOSE)
 CHECKED = [
     *(cls() for cls in (GaussianMixture, FactorAnalysis, PPCA, MFA, MPPCA, MCFA)),
-    *(model.unfitted(2, 1, **LOOSE) for model in ALL),
+    *(model.unfitted(2, 1, tol=1e-3) for model in ALL),
     NestedMixture(random_state=0, **LOOSE),
     NestedMixture(2, 2, covariance_type="diag", random_state=0, **LOOSE),
     MJFAClassifier(tol=1e-4),
