@@ -138,7 +138,7 @@ def test_checkpoint_of_another_module(tmp_path):
     ):
         model.train(max_iter=2, checkpoint=place(tmp_path))
     model.module[4] = nn.Identity()
-    with pytest.raises(ValueError, match=r"does not fit this model: .*unknown"):
+    with pytest.raises(ValueError, match=r"does not match this model: .*unknown"):
         model.train(max_iter=2, checkpoint=place(tmp_path))
 
 

@@ -285,14 +285,14 @@ def _selected(estimator, X, grid, request, voice):
 def _run(estimator, X, labels, voice):
     title = f"Fitting {type(estimator).__name__}"
     with voice.bar(title) as moved:
-        told = "callbacks" in estimator.get_params(deep=False)
-        if told:
+        has_callbacks = "callbacks" in estimator.get_params(deep=False)
+        if has_callbacks:
             estimator.set_params(
                 callbacks=[lambda iteration: moved(iteration.number, iteration.max_iter) or None]
             )
         try:
             estimator.fit(X) if labels is None else estimator.fit(X, labels)
         finally:
-            if told:
+            if has_callbacks:
                 estimator.set_params(callbacks=None)  # they cannot be saved, and belong to this fit
     return estimator

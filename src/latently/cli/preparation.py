@@ -234,10 +234,10 @@ def _tell(found, table, kept, left_out, voice):
         voice.note(f"column {shown(name)} is left out: {reason}{_cure(found, place)}")
     if len(reasons) > 5:
         voice.note(f"{len(reasons) - 5} more columns are left out; description.json lists them")
-    holes = found.n_rows * len(kept) - int(found.n_seen[kept].sum())
-    if holes:
+    n_missing = found.n_rows * len(kept) - int(found.n_seen[kept].sum())
+    if n_missing:
         cells = found.n_rows * len(kept)
-        voice.note(f"{holes} of {cells} cells are missing; the model is fitted to the observed cells")
+        voice.note(f"{n_missing} of {cells} cells are missing; the model is fitted to the observed cells")
 
 
 # -- the record ------------------------------------------------------------------------------------------

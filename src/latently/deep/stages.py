@@ -101,9 +101,9 @@ class Stages:
     def _read(self, number: int, example: Any) -> Finished:
         assert self._file is not None
         records, _, _ = self._file.read({_name(number): example})
-        told = dict(self._found["finished"][number])
-        n_passes = told.pop("n_passes")
-        return Finished(Result(records[_name(number)], **told), n_passes)
+        finished = dict(self._found["finished"][number])
+        n_passes = finished.pop("n_passes")
+        return Finished(Result(records[_name(number)], **finished), n_passes)
 
 
 class OfStage(Checkpoint):

@@ -275,7 +275,7 @@ def _set_history(estimator: Any, header: dict[str, Any], arrays: Arrays) -> None
     history, n_iter, converged = arrays["history"], header["n_iter"], header["converged"]
     n_passes = header["n_passes"]
     _require(all(type(n) is int and n >= 0 for n in (n_iter, n_passes)) and type(converged) is bool)
-    n_stages = getattr(estimator, "_n_stages", 1)  # each begins with an entry of its own
+    n_stages = getattr(estimator, "_n_stages", 1)  # each starts with its own entry
     _require(history.ndim == 1 and len(history) <= n_iter + n_stages)
     estimator.history_, estimator.n_iter_, estimator.converged_ = history, n_iter, converged
     estimator.n_passes_ = n_passes

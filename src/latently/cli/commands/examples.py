@@ -44,8 +44,8 @@ def datasets(
         if records is not None:
             voice.result("", rows=n_rows, results=records)
         elif to.output is not None:
-            told = f"Wrote {counted(n_rows, 'row')} of {shown(name)} to {shown(to.output)}"
-            voice.result(told, rows=n_rows, output=to.output)
+            text = f"Wrote {counted(n_rows, 'row')} of {shown(name)} to {shown(to.output)}"
+            voice.result(text, rows=n_rows, output=to.output)
 
 
 def demo(
