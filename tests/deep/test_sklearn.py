@@ -108,7 +108,7 @@ def test_layers_that_do_not_fit_together():
         DMFA.from_layers(first, [mixture(2, 2, 1), mixture(2, 3, 1)])
     with pytest.raises(ValueError, match="same number of factors"):
         DMFA.from_layers(first, [mixture(2, 2, 1), mixture(2, 2, 2)])
-    with pytest.raises(ValueError, match="made of MFA, not of MCFA"):
+    with pytest.raises(ValueError, match="consist of MFA, not of MCFA"):
         DMFA.from_layers(first, [mixture(2, 2, 1), MCFA(2, 1)])
     with pytest.raises(NotFittedError):
         DMFA.from_layers(first, [mixture(2, 2, 1), MFA(2, 1)])

@@ -351,10 +351,12 @@ def test_bic_is_that_of_rows_and_labels():
 def test_what_a_density_cannot_do():
     model = PerClass(KernelDensity()).fit(X, y)
     for call in (model.n_parameters, lambda: model.bic(X, y)):
-        with pytest.raises(TypeError, match="n_parameters needs densities that have it, but KernelDensity"):
+        with pytest.raises(
+            TypeError, match="n_parameters needs densities that have 'n_parameters', but KernelDensity"
+        ):
             call()
     pipeline = PerClass(make_pipeline(StandardScaler(), KernelDensity())).fit(X, y)
-    with pytest.raises(TypeError, match="sample needs densities that have it, but Pipeline"):
+    with pytest.raises(TypeError, match="sample needs densities that have 'sample', but Pipeline"):
         pipeline.sample(3)
 
 

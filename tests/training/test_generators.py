@@ -64,7 +64,7 @@ def test_uses_do_not_disturb_each_other():
 
 @pytest.mark.parametrize("seed", [-1, 1.5, True, "0"])
 def test_bad_seeds(seed):
-    with pytest.raises(ValueError, match="random_state must be None, an integer"):
+    with pytest.raises(ValueError, match="random_state must be None, a non-negative integer"):
         Generators.from_seed(seed)
 
 
@@ -173,7 +173,7 @@ def test_dropout_keeps_the_mean_and_rests_when_not_training():
 def test_draws_that_cannot_be_told_are_refused():
     x = torch.ones(1, 2, 3, 3)
     with drawing_from(generator()):
-        with pytest.raises(NotImplementedError, match="dropout2d draws from the global generator"):
+        with pytest.raises(NotImplementedError, match="dropout2d draws from torch's global generator"):
             nn.Dropout2d(0.5)(x)
         assert torch.equal(nn.Dropout2d(0.5).eval()(x), x)
         with pytest.raises(NotImplementedError, match="gumbel_softmax"):
