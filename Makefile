@@ -69,7 +69,8 @@ $(VENV)/.created:
 
 $(VENV)/.with-demo: EXTRAS = [cli]
 $(VENV)/.with-test: EXTRAS = [test]
-$(VENV)/.with-lint: EXTRAS = [lint]
+# mypy reads the types of optional libraries too, so that it says the same in every environment.
+$(VENV)/.with-lint: EXTRAS = [lint,test]
 $(VENV)/.with-plots: EXTRAS = [plots]
 $(VENV)/.with-docs: EXTRAS = [docs]
 $(VENV)/.with-bench: EXTRAS = [dask]

@@ -49,7 +49,7 @@ class Checkpoint:
         other = [name for name, value in self.belongs_to.items() if theirs.get(name) != value]
         if other:
             raise ValueError(
-                f"{shown} belongs to a fit with other {', '.join(other)}; delete the file to begin anew, "
+                f"{shown} belongs to a fit with other {', '.join(other)}; delete the file to start again, "
                 "or choose another path"
             )
         try:

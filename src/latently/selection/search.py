@@ -132,7 +132,7 @@ def select(
     search = _Search(estimator, X, sample_weight, cells, parts, int(seed), n_jobs, bool(verbose))
     search.fit_all()
     if warm_starts:
-        search.mend()
+        search.refit_poor_optima()
     search.complain()
     table = pandas.DataFrame(search.rows(kind.column)).astype(_COLUMNS)
     return Selection(criterion, table, cells, [search.fits[cell, 0].model for cell in range(len(cells))])
@@ -379,7 +379,7 @@ class _Search:
                 f"no cell of the grid could be fitted; with {cell_name(self.cells[0])}: {self._error(0)}"
             )
 
-    def mend(self):
+    def refit_poor_optima(self):
         """Refit cells whose likelihood is below that of a cell nested in them, until there are none."""
         good = [cell for cell in range(len(self.cells)) if not self._error(cell)]
         nested = {
