@@ -225,7 +225,7 @@ def test_modules_and_what_they_keep_to_themselves_are_not_public(name: str) -> N
 
 def test_import_latently_loads_no_optional_library() -> None:
     program = (
-        "import sys, latently, latently.mixture\n"
+        "import sys, latently, latently.mixture, latently.deep\n"
         "optional = {'torch', 'dask', 'distributed', 'matplotlib', 'rich', 'typer'}\n"
         "print(*sorted(optional & sys.modules.keys()))"
     )

@@ -112,11 +112,12 @@ def fit(
     result = replace(result, interrupted=result.interrupted or interrupted)
     if options.checkpoint and not result.interrupted:
         options.checkpoint.remove()
-    _warn(result, options)
+    warn_at_the_end(result, options)
     return result
 
 
-def _warn(result: Result[Any], options: FitOptions) -> None:
+def warn_at_the_end(result: Result[Any], options: FitOptions) -> None:
+    """Warn of a fit that was interrupted, or did not converge although `tol` asks for it."""
     if result.interrupted:
         warn_user(
             f"{options.title} was interrupted; it keeps the parameters of iteration {result.n_iter}",

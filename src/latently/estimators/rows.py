@@ -40,12 +40,16 @@ def rows_of(model: Any, X: Any, fn: Fn, *args: Any, out: Any = None) -> Array:
 
 
 def rows_over(
-    model: Any, data: Any, fn: Fn, *args: Any, place: Array, floats_per_row: int, out: Any = None
+    model: Any, data: Any, fn: Fn, *args: Any, place: Array | None, floats_per_row: int, out: Any = None
 ) -> Array:
-    """`fn(*args, block)` for all rows of checked data; `place` is an array on the device of the model."""
+    """`fn(*args, block)` for all rows of checked data.
+
+    `place` is an array on the device of the model, where the rows have to be; None if `fn` moves them.
+    """
     if out is not None:
         check_writable("out", out)
-    check_same_device(f"{type(model).__name__}.{fn.method}", data, place)  # type: ignore[attr-defined]
+    if place is not None:
+        check_same_device(f"{type(model).__name__}.{fn.method}", data, place)  # type: ignore[attr-defined]
     sweep = data.sweep(None, floats_per_row=floats_per_row, block_size=model.block_size)
     checked = quietly if data.in_memory else partial(finite_only, allows_missing(model), type(model).__name__)
     collected: Array = data.collected(sweep.rows(checked, fn, *args), out)

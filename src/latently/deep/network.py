@@ -1,0 +1,354 @@
+"""The base of estimators whose parameters live in a torch module.
+
+A model is a module, and losses of a batch of rows:
+
+    _module(n_features)        the module, with its initial parameters
+    _losses(module, batch)     {"loss": mean over the rows of the batch, ...}; the rest is only recorded
+    _optimizer(module)         optional; None for models whose `_losses` update the parameters themselves
+    _targets(y)                optional; what batches have as `y`: an array with an entry per row, or None
+
+Everything else is here: options, rows from anywhere, epochs, early stopping, checkpoints, files, devices.
+
+Modules compute in float32. An epoch costs a pass over the rows; memory is that of the module, its optimiser
+and, for rows that are not in memory, one chunk of rows.
+"""
+
+from __future__ import annotations
+
+from copy import copy, deepcopy
+from dataclasses import KW_ONLY, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from latently.backend.namespace import is_torch, like, to_numpy
+from latently.core.checkpoint import fingerprint
+from latently.core.drivers import Objective
+from latently.estimators.checks import check_integer, check_number
+from latently.estimators.data import identity_in_order, refuse_missing
+from latently.estimators.fitting import FitOptions, warn_at_the_end
+from latently.estimators.iterative import IterativeEstimator
+from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.options import estimator, option
+from latently.estimators.parameters import check_names
+from latently.estimators.rows import rows_over
+from latently.estimators.saving import Tensors
+from latently.training.batches import Rows
+from latently.training.generators import Generators, drawing_from
+from latently.training.loop import train
+from latently.training.modules import module_arrays, set_module_arrays
+
+
+def _check_device(name, value):
+    try:
+        if not isinstance(value, str):
+            raise RuntimeError
+        if value != "auto":
+            torch.device(value)
+    except RuntimeError:
+        raise ValueError(
+            f'{name} must be "auto" or a device of torch such as "cuda", not {value!r}'
+        ) from None
+
+
+@estimator
+class NetworkEstimator(IterativeEstimator):
+    """Options and methods of all models that are torch modules.
+
+    Parameters
+    ----------
+    max_iter : int, default=100
+        Maximum number of epochs, which are passes over the rows.
+    tol : float, default=1e-4
+        With `patience`: an epoch counts as an improvement if the loss decreases by more than `tol` times its
+        absolute value (or by more than `tol`, if that value is below one).
+    batch_size : int, default=100
+        Number of rows of a mini-batch.
+    learning_rate : float, default=1e-3
+        Step size of the optimiser.
+    validation_fraction : float, optional
+        Fraction of the rows, drawn at random, that is held out. Their loss is recorded after every epoch, and
+        decides on early stopping.
+    patience : int, optional
+        Stop after so many epochs without an improvement, and restore the parameters of the best epoch. By
+        default exactly `max_iter` epochs are made, and the last parameters are kept.
+    device : str, default="auto"
+        Where to train, such as "cpu" or "cuda". "auto" is the device of the rows, and the CPU for all rows
+        that are not torch tensors.
+    checkpoint_every : int, default=10
+        Epochs between two checkpoints.
+    random_state : int, Generator, RandomState or None
+        Seed of the initial parameters, the order of the rows, and all draws of the training.
+    warm_start : bool, default=False
+        Whether `fit` starts from the parameters of the last fit.
+    callbacks : list of callables, optional
+        Called after every epoch with a record (`number`, `objective`, `gain`, `max_iter`); one that returns
+        True stops the fit.
+    {options}
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        The fitted module, in evaluation mode.
+    history_ : ndarray of shape (n_iter_,)
+        The objective in each epoch, a mean over the rows while the parameters change; it is noisy.
+    losses_ : dict of ndarray of shape (n_passes_,)
+        All that is recorded of each epoch, by name; "validation loss" is that of the rows held out.
+    n_iter_ : int
+        Number of epochs up to the parameters that were kept.
+    n_passes_ : int
+        Number of all epochs, including those after the best one.
+    converged_ : bool
+        Whether there was no improvement for `patience` epochs.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If X had string column names.
+    """
+
+    _: KW_ONLY
+    max_iter: int = option(default=100, check=check_integer, least=0)
+    tol: float = option(default=1e-4, check=check_number, least=0)
+    batch_size: int = option(default=100, check=check_integer, least=1)
+    learning_rate: float = option(default=1e-3, check=check_number, least=0)
+    validation_fraction: float | None = option(
+        default=None, check=check_number, least=0, most=1, or_else=None
+    )
+    patience: int | None = option(default=None, check=check_integer, least=1, or_else=None)
+    device: str = option(default="auto", check=_check_device)
+    n_init: ClassVar = 1  # type: ignore[misc]
+    accelerate: ClassVar = None  # type: ignore[misc]
+    learning_decay: ClassVar = 0.7  # type: ignore[misc]
+    learning_offset: ClassVar = 10.0  # type: ignore[misc]
+
+    objective: ClassVar[Objective] = Objective("loss per row", direction=-1)
+    watched: ClassVar[str] = "loss"  # the entry of the losses that is the objective
+    min_batch_size: ClassVar[int] = 1  # batch normalisation needs 2
+
+    # -- what a model is ------------------------------------------------------------------------------
+
+    def _module(self, n_features):
+        """The module on the CPU, with its initial parameters; draws need no generator."""
+        raise NotImplementedError
+
+    def _losses(self, module, batch):
+        """Means over the rows of the batch, by name; "loss" is minimised."""
+        raise NotImplementedError
+
+    def _optimizer(self, module):
+        """The optimiser; None if `_losses` updates the parameters itself."""
+        return torch.optim.Adam(module.parameters(), lr=self.learning_rate)
+
+    def _targets(self, y):
+        """What batches have as `y`: an array with an entry for every row, or None."""
+        return None
+
+    # -- fitting --------------------------------------------------------------------------------------
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Train the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path or blocks
+            The rows, without missing entries. Accepts arrays and data frames in memory, torch tensors on any
+            device, Dask arrays and data frames, the path of a .npy, .zarr, .parquet or .csv file, and any
+            iterable that yields the same blocks of rows each time it is iterated over.
+        y : array-like of shape (n_samples,), optional
+            Targets, for models that have any; ignored by others.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row in the loss.
+
+        Returns
+        -------
+        self
+        """
+        self._check_options()
+        with unchanged_on_failure(self):
+            self._fit(self._data(X, y, sample_weight, reset=True), self._targets(y))
+        return self
+
+    def _fit(self, data, targets=None):
+        self._check_features(data.n_features)
+        rows = Rows(
+            data,
+            targets,
+            batch_size=self.batch_size,
+            min_batch_size=self.min_batch_size,
+            device=self.device,
+        )
+        generators = Generators.from_seed(self.random_state, rows.device)
+        module = self._built(data.n_features, generators.initialisation).to(rows.device)
+        if self.warm_start and hasattr(self, "module_"):
+            self._continue_with(module)
+        validation = None
+        if self.validation_fraction is not None:
+            rows, validation = rows.split(self.validation_fraction, generators.shuffling)
+
+        def step(batch):
+            if batch.epoch == 0:  # files are read here for the first time
+                self._refuse_infinite(batch.X)
+            return self._losses(module, batch)
+
+        options = FitOptions.of(self, self._identity(data, targets))
+        with options.progress() as progress:
+            result = train(
+                step,
+                module,
+                rows,
+                generators,
+                max_iter=self.max_iter,
+                optimizer=self._optimizer(module),
+                objective=self.watched,
+                maximise=self.objective.direction > 0,
+                validation=validation,
+                patience=self.patience,
+                tol=self.tol,
+                callbacks=[*options.callbacks, *([progress] if progress else ())],
+                checkpoint=options.checkpoint,
+                checkpoint_every=self.checkpoint_every,
+            )
+        _check_finite(module)
+        if options.checkpoint and not result.interrupted:
+            options.checkpoint.remove()
+        warn_at_the_end(result, options if self.patience is not None else replace(options, tol=0.0))
+        self.module_ = module
+        self.history_, self.n_iter_, self.converged_ = (
+            np.array(result.history),
+            result.n_iter,
+            result.converged,
+        )
+        self.losses_ = {name: np.array(values) for name, values in result.losses.items()}
+        self.n_passes_ = max(map(len, result.losses.values()), default=0)
+
+    def _check_options(self):
+        super()._check_options()
+        if self.validation_fraction in (0, 1):
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction} leaves no rows on one side; choose a number "
+                "between 0 and 1, or None"
+            )
+        if self.checkpoint is not None and self.validation_fraction is not None:
+            # or a fit that resumes would hold out other rows
+            check_integer(
+                "random_state (with checkpoint and validation_fraction)", self.random_state, least=0
+            )
+
+    def _built(self, n_features, generator):
+        """The module with its initial parameters, drawn from this generator."""
+        with drawing_from(generator):
+            return self._module(n_features).to(torch.float32)
+
+    def _refuse_infinite(self, X):
+        if not bool(torch.isfinite(X).all()):
+            refuse_missing(self, bool(torch.isnan(X).any()))
+            raise ValueError("Input X contains infinity or a value too large for dtype('float32'); rescale X")
+
+    def _continue_with(self, module):
+        """Copy the parameters of the last fit."""
+        try:
+            set_module_arrays(module, module_arrays(self.module_))
+        except ValueError as error:
+            raise ValueError(
+                f"warm_start needs the sizes of the earlier fit, but {error}; use a new estimator"
+            ) from None
+
+    def _identity(self, data, targets):
+        """Identifies rows and targets, for checkpoints."""
+        if self.checkpoint is None:
+            return ""
+        identity = identity_in_order(data, self.block_size)
+        return identity if targets is None else f"{identity}, targets {fingerprint(targets)}"
+
+    # -- using a fitted model -------------------------------------------------------------------------
+
+    def rows_through(self, part, X, out=None):
+        """Apply a function of tensors to all rows, block by block.
+
+        Parameters
+        ----------
+        part : callable
+            `part(module, X)` takes the fitted module and rows (n, n_features) in float32 on its device, and
+            returns a tensor with an entry for each row. It runs without gradients.
+        X : array-like of shape (n_samples, n_features), path or blocks
+        out : path of a .npy file, optional
+            Write the result to this file block by block and return the file, memory-mapped.
+
+        Returns
+        -------
+        array
+            In float64 (integers keep their dtype), in the namespace and on the device of X.
+        """
+        check_is_fitted(self)
+        data = self._data(X, reset=False)
+        widths = sum(p.shape[0] for p in self.module_.parameters() if p.ndim > 1)  # about the activations
+        floats = data.n_features + widths
+        return rows_over(self, data, _through, part, self.module_, place=None, floats_per_row=floats, out=out)
+
+    def to(self, device):
+        """Copy the fitted model to another device.
+
+        Parameters
+        ----------
+        device : str or torch.device
+            Such as "cpu" or "cuda"; "numpy" is the CPU.
+
+        Returns
+        -------
+        estimator
+            A copy; this estimator is unchanged.
+        """
+        check_is_fitted(self)
+        moved: Any = copy(self)
+        moved.module_ = deepcopy(self.module_).to("cpu" if device == "numpy" else device)
+        return moved
+
+    # -- files ----------------------------------------------------------------------------------------
+
+    def _fitted_arrays(self):
+        check_is_fitted(self)
+        return {}
+
+    def _set_fitted_arrays(self, **given):
+        check_names((), given)
+        self.n_iter_, self.n_passes_, self.converged_, self.history_ = 0, 0, False, np.zeros(0)
+
+    def _parts(self):
+        return {"module": Tensors(module_arrays(self.module_))}
+
+    def _set_parts(self, *, module):
+        self._arrays = module  # until `_set_more` tells the number of features
+
+    def _more_header(self):
+        losses = {name: values.tolist() for name, values in self.losses_.items()}
+        return {"n_features": int(self.n_features_in_), "losses": losses}
+
+    def _set_more(self, *, n_features, losses):
+        check_integer("n_features", n_features, least=1)
+        arrays = self.__dict__.pop("_arrays")
+        with torch.device("meta"):  # without memory: a damaged file may name any size
+            set_module_arrays(self._built(n_features, torch.Generator("cpu")), arrays)
+        module = self._built(n_features, torch.Generator())
+        set_module_arrays(module, arrays)
+        self.module_, self.n_features_in_ = module.eval(), n_features
+        self.losses_ = {name: np.array(values, dtype=np.float64) for name, values in losses.items()}
+
+
+def _through(part, module, block):
+    """`part` of the rows of a block, in their namespace and on their device."""
+    given = is_torch(block.X)
+    X = block.X if given else torch.from_numpy(np.array(to_numpy(block.X), dtype=np.float32))
+    device = next((tensor.device for tensor in module.state_dict().values()), X.device)
+    with torch.no_grad():  # here, since each thread has its own mode
+        found = part(module, X.to(device, torch.float32)).to(X.device)
+    found = found.double() if found.is_floating_point() else found
+    return found if given else like(found, block.X)
+
+
+def _check_finite(module):
+    for name, tensor in module.state_dict().items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise FloatingPointError(
+                f"{name} of the module is not finite after the last epoch; lower learning_rate"
+            )
