@@ -158,6 +158,26 @@ def test_module_that_updates_itself():
     model = Centre(learning_rate=0.1, batch_size=20, max_iter=40, random_state=0).fit(X)
     assert np.abs(model.module_.mean.numpy() - X.mean(axis=0)).max() < 0.4
     assert model.history_[-1] > model.history_[0]
+    patient = Centre(learning_rate=0.1, batch_size=20, max_iter=500, patience=5, random_state=0).fit(X)
+    assert patient.n_iter_ == np.argmax(patient.losses_["log-likelihood"]) + 1  # the largest is the best
+
+
+def test_smallest_batch(monkeypatch):
+    monkeypatch.setattr(LinearAutoencoder, "min_batch_size", 2)
+    with pytest.raises(ValueError, match="batch_size=1 must be at least min_batch_size=2"):
+        LinearAutoencoder(batch_size=1).fit(correlated_rows())
+
+
+def test_trains_on_the_device_that_was_named():
+    X = correlated_rows()
+    model = LinearAutoencoder(**QUICK, device="cuda")
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="device='cuda' needs a GPU"):
+            model.fit(X)
+        return
+    assert next(model.fit(X).module_.parameters()).is_cuda
+    assert isinstance(model.transform(X), np.ndarray)
+    np.testing.assert_allclose(model.to("cpu").transform(X), model.transform(X), rtol=1e-4, atol=1e-5)
 
 
 def test_targets():
