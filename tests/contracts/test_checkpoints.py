@@ -335,7 +335,7 @@ def test_a_checkpoint_of_other_data(how, tmp_path):
 
 
 def test_a_checkpoint_of_other_labels_of_many_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("latently.mixture.base.rows_for_start", lambda n_components: 20)
+    monkeypatch.setattr("latently.estimators.starts.rows_for_start", lambda n_components: 20)
     X, y, weight = data("everything")
     path = killed(mfa, 7, tmp_path / "c", X, y, weight)
     for row in np.flatnonzero((y >= 0) & (weight > 0))[:10]:

@@ -231,7 +231,7 @@ def test_settings_of_the_fit_do_the_same(tmp_path, name, more):
 def test_starts_see_the_same_sample(tmp_path, stored, monkeypatch):
     """Of more rows than starts look at, those are chosen that would be chosen in memory."""
     fitted_in_memory("MFA", "everything")  # is kept, and must be of all rows
-    monkeypatch.setattr("latently.mixture.base.rows_for_start", lambda n_components: 60)
+    monkeypatch.setattr("latently.estimators.starts.rows_for_start", lambda n_components: 60)
     data = given("everything")
     here = MODELS["MFA"](max_iter=1).fit(data.X, data.y, sample_weight=data.weight)
     assert abs(here.history_[0] - fitted_in_memory("MFA", "everything").history_[0]) > 1e-6

@@ -48,7 +48,7 @@ class Online:
         log_likelihood = float(stats.log_likelihood)
         if not math.isfinite(log_likelihood):
             raise ValueError(
-                "X holds values so far from those seen before that their density vanishes; check X"
+                "X holds values so far from those seen before that their density underflows; check X"
             )
         if self.stats is None:
             stats = mapped(lambda field: field / weight, stats)

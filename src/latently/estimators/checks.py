@@ -140,6 +140,12 @@ def numbers(name, value):
     return array
 
 
+def check_matrix(name, value):
+    """Rows and columns, at least one of each."""
+    if np.ndim(value) != 2 or 0 in np.shape(value):
+        raise ValueError(f"{name} must have shape (n_{name}, n_features), not {np.shape(value)}")
+
+
 def check_mixing_weights(name, weights):
     """Weights that sum to one, up to rounding to six digits; they are not renormalised."""
     off = abs(weights.sum() - 1.0)

@@ -29,6 +29,7 @@ from latently.estimators.checks import (
     check_choice,
     check_flag,
     check_integer,
+    check_matrix,
     check_non_negative,
     check_number,
     check_positive,
@@ -404,9 +405,14 @@ class BNMF(_BinaryFactorization):
     weight_floor: float = option(default=1e-6, check=check_number, least=0)
 
     @classmethod
-    def from_parameters(cls, *, components, activation_probability, truncation=None):
-        """A fitted estimator with known parameters, in the shapes of the fitted attributes."""
-        model = cls(len(components), truncation=truncation, per_unit=np.ndim(activation_probability) == 1)
+    def from_parameters(cls, *, components, activation_probability, **options):
+        """A fitted estimator with known parameters, in the shapes of the fitted attributes.
+
+        Any further keywords are those of the constructor.
+        """
+        check_matrix("components", components)
+        options = {"per_unit": np.ndim(activation_probability) == 1, **options}
+        model = cls(len(components), **options)
         return model._with_parameters(components=components, activation_probability=activation_probability)
 
     def __sklearn_tags__(self):
@@ -479,9 +485,14 @@ class BinarySparseCoding(_BinaryFactorization):
     noise_init: Any = None
 
     @classmethod
-    def from_parameters(cls, *, components, activation_probability, noise_variance, truncation=None):
-        """A fitted estimator with known parameters, in the shapes of the fitted attributes."""
-        model = cls(len(components), truncation=truncation, per_unit=np.ndim(activation_probability) == 1)
+    def from_parameters(cls, *, components, activation_probability, noise_variance, **options):
+        """A fitted estimator with known parameters, in the shapes of the fitted attributes.
+
+        Any further keywords are those of the constructor.
+        """
+        check_matrix("components", components)
+        options = {"per_unit": np.ndim(activation_probability) == 1, **options}
+        model = cls(len(components), **options)
         return model._with_parameters(
             components=components,
             activation_probability=activation_probability,

@@ -18,6 +18,7 @@ from latently.estimators import fitting
 from latently.estimators.checks import (
     check_choice,
     check_integer,
+    check_matrix,
     check_non_negative,
     check_number,
     check_weights,
@@ -146,10 +147,7 @@ class NMF(LinearFactorization, IterativeEstimator):
     @classmethod
     def from_parameters(cls, *, components, **options):
         """A fitted estimator with known components (n_components, n_features)."""
-        if np.ndim(components) != 2 or 0 in np.shape(components):
-            raise ValueError(
-                f"components must have shape (n_components, n_features), not {np.shape(components)}"
-            )
+        check_matrix("components", components)
         return cls(len(components), **options)._with_parameters(components=components)
 
     def __sklearn_tags__(self):
