@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-import torch
 
 from latently.core.sources import RowWriter, Source, ahead, chunks, open_source, packages
+
+torch = pytest.importorskip("torch")
 
 N, D = 1000, 7
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,9 @@ MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", ".", "missi
     "#n/a n/a", "#na", "<na>", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan",
 )  # fmt: skip
 _TRUTH = {"true": 1.0, "false": 0.0}
+
+
+_WITH_EXPONENT = re.compile(r"[+-]?\d+\.?\d*[eE][+-]?\d+")
 
 
 def numbers_of(
@@ -57,7 +61,12 @@ def _parsed(cells: Any, decimal: str) -> NDArray[np.float64]:
         cells = cells.map(lambda cell: cell.replace(",", ".") if isinstance(cell, str) else cell)
     try:
         numbers = import_module("pandas").to_numeric(cells, errors="coerce")
-        return np.array(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
+        values = np.array(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
     except (TypeError, ValueError, OverflowError):  # cells that are lists and the like
         plain = cells.map(lambda cell: cell if isinstance(cell, str | int | float) else str(cell))
         return _parsed(plain, ".")
+    raw = cells.to_numpy()
+    for i in np.flatnonzero(np.isnan(values)):  # older versions of pandas do not read numbers beyond float64
+        if isinstance(raw[i], str) and _WITH_EXPONENT.fullmatch(raw[i].strip()):
+            values[i] = float(raw[i])
+    return values
