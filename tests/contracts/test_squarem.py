@@ -38,6 +38,7 @@ def test_likelihood_never_falls(model, seed):
     assert longer.history_[0] == plain.history_[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data, make, times",
     [

@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 
 from latently.backend.linalg import leading_eigenpairs
@@ -103,13 +104,16 @@ def partition(X, weight, n_components, init, seed, observed):
     if init == "random":
         return np.random.default_rng(seed).integers(n_components, size=len(X))
     # Missing entries are first imputed with the mean, which is zero here.
-    centres, _ = kmeans_plusplus(X, n_components, sample_weight=weight, random_state=seed)
+    with config_context(
+        array_api_dispatch=False
+    ):  # rows are NumPy's here, and older versions of k-means fail
+        centres, _ = kmeans_plusplus(X, n_components, sample_weight=weight, random_state=seed)
     if init == "k-means++":
         return nearest(X, centres, observed)
     for _ in range(1 if observed is None else _REFILLS):
         # tol=0: scikit-learn's tolerance looks at unweighted variances, so weights would not equal copies
         kmeans = KMeans(n_components, init=centres, n_init=1, tol=0, random_state=seed)
-        with warnings.catch_warnings(), one_blas_thread():
+        with warnings.catch_warnings(), one_blas_thread(), config_context(array_api_dispatch=False):
             # fewer distinct rows than components: fine here
             warnings.simplefilter("ignore", ConvergenceWarning)
             kmeans.fit(X, sample_weight=weight)
