@@ -14,7 +14,7 @@ from tests.contracts.models import ALL
 
 LOOSE = {"tol": 1e-2, "n_init": 1}  # to save time
 SMALL = MFA(2, 1, random_state=0, **LOOSE)
-EM = {"random_state": 0, **LOOSE}
+EM = {"tol": 1e-3, "n_init": 3}
 CHECKED = [  # one of every class
     GaussianMixture(2, **EM),
     FactorAnalysis(),
@@ -22,7 +22,7 @@ CHECKED = [  # one of every class
     MFA(2, 1, **EM),
     MPPCA(2, 1, **EM),
     MCFA(2, 1, **EM),
-    NestedMixture(2, 2, covariance_type="diag", **EM),
+    NestedMixture(2, 2, covariance_type="diag", random_state=0, **LOOSE),
     MJFAClassifier(2, 1, **LOOSE),
     MFMClassifier(tol=1e-3),
     PerClass(SMALL),
