@@ -23,6 +23,7 @@ KNOWN_CLASSES = {
     "NMF": "latently.factorization",
     "DMFA": "latently.deep",
     "DMCFA": "latently.deep",
+    "RBM": "latently.deep",
     "BNMF": "latently.factorization",
     "BinarySparseCoding": "latently.factorization",
     "VectorQuantizer": "latently.factorization",
