@@ -2,8 +2,8 @@
 
     p(v, h) = exp(h'Av / s2 + u(v) + c'h) / Z        p(h_j = 1 | v) = logistic(c + Av / s2)_j
 
-D visible units v, H hidden units h. Binary visible units have u(v) = b'v and s2 = 1; the last C of them may be
-one group of which exactly one is on (labels), with a softmax in place of logistic functions. Gaussian ones
+D visible units v, H hidden units h. Binary visible units have u(v) = b'v and s2 = 1; the last C of them may
+be one group of which exactly one is on (labels), with a softmax in place of logistic functions. Gaussian ones
 have u(v) = -|v - b|^2 / 2 s2, so that p(v | h) = N(b + A'h, s2 I).
 
     free energy     F(v) = -u(v) - sum_j softplus(c + Av / s2)_j,     p(v) = exp(-F(v)) / Z
@@ -100,18 +100,14 @@ class LogPartition:
     method: str  # "exact" or "ais"
 
 
-class Machine(nn.Module):
-    """A restricted Boltzmann machine; arguments and results have any floating dtype."""
+@dataclass(frozen=True)
+class Boltzmann:
+    """The parameters of a machine in one dtype, and all functions of rows in that dtype."""
 
-    def __init__(self, n_visible: int, n_hidden: int, units: BinaryUnits | GaussianUnits):
-        super().__init__()
-        self.units = units
-        weights = torch.empty(n_hidden, n_visible, dtype=torch.float64).normal_(std=0.01)
-        self.components = nn.Parameter(weights, requires_grad=False)  # (H, D) A
-        self.intercept_visible = nn.Parameter(
-            torch.zeros(n_visible, dtype=torch.float64), requires_grad=False
-        )
-        self.intercept_hidden = nn.Parameter(torch.zeros(n_hidden, dtype=torch.float64), requires_grad=False)
+    components: Tensor  # (H, D) A
+    intercept_visible: Tensor  # (D,) b
+    intercept_hidden: Tensor  # (H,) c
+    units: BinaryUnits | GaussianUnits
 
     @property
     def n_hidden(self) -> int:
@@ -125,8 +121,7 @@ class Machine(nn.Module):
 
     def hidden_logits(self, v: Tensor) -> Tensor:
         """c + Av / s2, (n, H)"""
-        A, _, c = self.in_dtype(v)
-        return torch.addmm(c, v, A.T, alpha=1.0 / self.units.variance)
+        return torch.addmm(self.intercept_hidden, v, self.components.T, alpha=1.0 / self.units.variance)
 
     def hidden(self, v: Tensor) -> Tensor:
         """p(h = 1 | v), (n, H)"""
@@ -134,8 +129,7 @@ class Machine(nn.Module):
 
     def field(self, h: Tensor) -> Tensor:
         """b + A'h, (n, D)"""
-        A, b, _ = self.in_dtype(h)
-        return torch.addmm(b, h, A)
+        return torch.addmm(self.intercept_visible, h, self.components)
 
     def visible(self, h: Tensor) -> Tensor:
         """E[v | h], (n, D)"""
@@ -143,8 +137,7 @@ class Machine(nn.Module):
 
     def log_conditional(self, v: Tensor, h: Tensor) -> Tensor:
         """ln p(v | h) of rows that belong together, (n,)"""
-        field = self.field(h)
-        _, b, _ = self.in_dtype(h)
+        field, b = self.field(h), self.intercept_visible
         drive = (v * (field - b)).sum(dim=1) / self.units.variance
         return drive - self.units.energy(v, b) - self.units.log_sum(field, b)
 
@@ -160,25 +153,16 @@ class Machine(nn.Module):
             v, probability = self.units.draw(self.field(h), generator), None
         return v, h
 
-    def in_dtype(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return (
-            self.components.to(like.dtype),
-            self.intercept_visible.to(like.dtype),
-            self.intercept_hidden.to(like.dtype),
-        )
-
     # -- densities ------------------------------------------------------------------------------------
 
     def free_energy(self, v: Tensor) -> Tensor:
         """F(v), (n,)"""
-        _, b, _ = self.in_dtype(v)
-        return self.units.energy(v, b) - softplus(self.hidden_logits(v)).sum(dim=1)
+        return self.units.energy(v, self.intercept_visible) - softplus(self.hidden_logits(v)).sum(dim=1)
 
     def label_scores(self, v: Tensor) -> Tensor:
         """-F(v, e_c) for every label c, (n, C); v has the units that are no labels."""
-        A, b, c = self.in_dtype(v)
-        n = v.shape[1]
-        logits = torch.addmm(c, v, A[:, :n].T)
+        A, b, n = self.components, self.intercept_visible, v.shape[1]
+        logits = torch.addmm(self.intercept_hidden, v, A[:, :n].T)
         scores = [softplus(logits + A[:, k]).sum(dim=1) + b[k] for k in range(n, self.n_visible)]
         return torch.stack(scores, dim=1) + (v @ b[:n])[:, None]
 
@@ -194,14 +178,13 @@ class Machine(nn.Module):
         `drawn` has a number from 0 to 1 for each row, which chooses the unit. The group of labels counts as
         one unit. A fraction v_i is v_i ln p(1) + (1 - v_i) ln p(0).
         """
-        A, b, _ = self.in_dtype(v)
-        C = self.units.n_labels
+        A, b, C = self.components, self.intercept_visible, self.units.n_labels
         n_bits = v.shape[1] - C
         n_units = n_bits + bool(C)
         unit = (n_units * drawn).long().clamp_(max=n_units - 1)
         bit = unit.clamp(max=max(n_bits - 1, 0))
         value = v.gather(1, bit[:, None])[:, 0]
-        column = A.T[bit]  # (n, H)
+        column = A.index_select(1, bit).T.contiguous()  # (n, H)
         without = logits - value[:, None] * column
         odds = b[bit] + (softplus(without + column) - softplus(without)).sum(dim=1)
         found = value * logsigmoid(odds) + (1.0 - value) * logsigmoid(-odds)
@@ -242,7 +225,7 @@ class Machine(nn.Module):
 
         The intercepts of that machine are the log odds of a short run of this one, so that the two are close.
         """
-        A, b, c = self.components, self.intercept_visible, self.intercept_hidden
+        A, b = self.components, self.intercept_visible
         units, is_binary = self.units, isinstance(self.units, BinaryUnits)
         base = self._base_intercept(n_chains, generator) if is_binary else b
         start = base.expand(n_chains, -1)
@@ -271,6 +254,26 @@ class Machine(nn.Module):
             mean += self.visible(h).mean(dim=0) / 20
         bits, labels = self.units.parted(mean.clamp(1e-3, 1.0 - 1e-3)[None])
         return torch.cat([torch.logit(bits), torch.log(labels)], dim=1)[0]
+
+
+class Machine(nn.Module):
+    """The parameters as a module, in float64."""
+
+    def __init__(self, n_visible: int, n_hidden: int, units: BinaryUnits | GaussianUnits):
+        super().__init__()
+        self.units = units
+        start = {
+            "components": torch.empty(n_hidden, n_visible, dtype=torch.float64).normal_(std=0.01),
+            "intercept_visible": torch.zeros(n_visible, dtype=torch.float64),
+            "intercept_hidden": torch.zeros(n_hidden, dtype=torch.float64),
+        }
+        for name, value in start.items():
+            self.register_parameter(name, nn.Parameter(value, requires_grad=False))
+
+    def within(self, dtype: torch.dtype) -> Boltzmann:
+        """The functions of rows in this dtype, with the present parameters."""
+        A, b, c = self.components, self.intercept_visible, self.intercept_hidden
+        return Boltzmann(A.to(dtype), b.to(dtype), c.to(dtype), self.units)
 
 
 def all_states(n_bits: int, like: Tensor) -> Iterator[Tensor]:
@@ -331,34 +334,30 @@ class ContrastiveDivergence(nn.Module):
         super().__init__()
         self.machine = machine
         self.velocities = Velocities(machine.components, machine.intercept_visible, machine.intercept_hidden)
-        self.register_buffer("chain", torch.zeros(n_chains, machine.n_visible))
+        self.register_buffer("chain", torch.zeros(n_chains, len(machine.intercept_visible)))
         self.register_buffer("started", torch.zeros(1))
 
     def step(
         self, v0: Tensor, weight: Tensor | None, generator: torch.Generator, learning: Learning
     ) -> dict[str, Tensor]:
         """One update by the difference of data and chain; hidden units enter by their probabilities."""
-        machine, units, n = self.machine, self.machine.units, len(v0)
+        machine, units, n = self.machine.within(v0.dtype), self.machine.units, len(v0)
         logits = machine.hidden_logits(v0)
         p0 = torch.sigmoid(logits)
-        monitored = self._monitored(v0, logits, generator)
+        monitored = _monitored(machine, v0, logits, generator)
+        data_weight = model_weight = None if weight is None else weight / n
         if self.chain.shape[0]:
-            vk, _ = machine.gibbs(self._chains(v0, generator), learning.n_gibbs, generator)
+            vk, _ = machine.gibbs(self._chains(machine, generator), learning.n_gibbs, generator)
             self.chain.copy_(vk)
             share = 1.0 if weight is None else float(weight.mean())
             model_weight = torch.full((len(vk),), share / len(vk), dtype=v0.dtype, device=v0.device)
         else:
             vk, _ = machine.gibbs(v0, learning.n_gibbs, generator, p0)
-            model_weight = None if weight is None else weight / n
         pk = machine.hidden(vk)
-        data_weight = None if weight is None else weight / n
-        change = tuple(
-            data - model
-            for data, model in zip(
-                _statistics(v0, p0, data_weight, units.variance),
-                _statistics(vk, pk, model_weight, units.variance),
-                strict=True,
-            )
+        change: tuple[Tensor, ...] = (
+            _product(p0 / units.variance, v0, data_weight, _product(pk / units.variance, vk, model_weight)),
+            (_mean(v0, data_weight) - _mean(vk, model_weight)) / units.variance,
+            _mean(p0, data_weight) - _mean(pk, model_weight),
         )
         if learning.sparsity_target is not None:
             gap = learning.sparsity_weight * (learning.sparsity_target - _mean(p0, data_weight))
@@ -372,30 +371,30 @@ class ContrastiveDivergence(nn.Module):
 
     def evaluate(self, v: Tensor, weight: Tensor | None, generator: torch.Generator) -> dict[str, Tensor]:
         """What is recorded of rows that are not learnt from."""
-        found = self._monitored(v, self.machine.hidden_logits(v), generator)
+        machine = self.machine.within(v.dtype)
+        found = _monitored(machine, v, machine.hidden_logits(v), generator)
         return {"log-likelihood": _mean(found, None if weight is None else weight / len(v))}
 
-    def _monitored(self, v: Tensor, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """The pseudo-log-likelihood of binary units, ln p(v | E[h | v]) of others, (n,)"""
-        if isinstance(self.machine.units, BinaryUnits):
-            drawn = torch.empty(len(v), dtype=torch.float64, device=v.device).uniform_(generator=generator)
-            return self.machine.pseudo_log_likelihood(v, logits, drawn)
-        return self.machine.log_conditional(v, torch.sigmoid(logits))
-
-    def _chains(self, v0: Tensor, generator: torch.Generator) -> Tensor:
+    def _chains(self, machine: Boltzmann, generator: torch.Generator) -> Tensor:
         if not bool(self.started):
-            b = self.machine.intercept_visible.to(v0.dtype)
-            self.chain.copy_(self.machine.units.draw(b.expand(len(self.chain), -1), generator))
+            b = machine.intercept_visible
+            self.chain.copy_(machine.units.draw(b.expand(len(self.chain), -1), generator))
             self.started.fill_(1.0)
-        return self.chain.to(v0.dtype)
+        return self.chain.to(machine.components.dtype)
 
 
-def _statistics(v: Tensor, p: Tensor, weight: Tensor | None, variance: float) -> tuple[Tensor, ...]:
-    """Means of hv', v and h; weights sum to one."""
-    if weight is None:
-        return p.T @ v / (len(v) * variance), v.mean(dim=0) / variance, p.mean(dim=0)
-    weighted = weight[:, None] * p
-    return weighted.T @ v / variance, (weight @ v) / variance, weighted.sum(dim=0)
+def _monitored(machine: Boltzmann, v: Tensor, logits: Tensor, generator: torch.Generator) -> Tensor:
+    """The pseudo-log-likelihood of binary units, ln p(v | E[h | v]) of others, (n,)"""
+    if isinstance(machine.units, BinaryUnits):
+        drawn = torch.empty(len(v), dtype=torch.float64, device=v.device).uniform_(generator=generator)
+        return machine.pseudo_log_likelihood(v, logits, drawn)
+    return machine.log_conditional(v, torch.sigmoid(logits))
+
+
+def _product(p: Tensor, v: Tensor, weight: Tensor | None, less: Tensor | None = None) -> Tensor:
+    """The mean of hv', (H, D), less what is given."""
+    p = p / len(v) if weight is None else weight[:, None] * p
+    return p.T @ v if less is None else torch.addmm(less, p.T, v, beta=-1.0)
 
 
 def _mean(values: Tensor, weight: Tensor | None) -> Tensor:

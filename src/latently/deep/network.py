@@ -147,6 +147,7 @@ class NetworkEstimator(IterativeEstimator):
     objective: ClassVar[Objective] = Objective("loss per row", direction=-1)
     watched: ClassVar[str] = "loss"  # the entry of the losses that is the objective
     min_batch_size: ClassVar[int] = 1  # batch normalisation needs 2
+    draws_name_generators: ClassVar[bool] = False  # whether all draws of `_losses` use batch.generator
     precision: ClassVar[torch.dtype] = torch.float32  # of the parameters
 
     # -- what a model is ------------------------------------------------------------------------------
@@ -268,6 +269,7 @@ class NetworkEstimator(IterativeEstimator):
             "patience": self.patience,
             "tol": self.tol,
             "checkpoint_every": self.checkpoint_every,
+            "draws_name_generators": self.draws_name_generators,
         }
 
     def _schedule(self):

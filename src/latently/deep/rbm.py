@@ -16,6 +16,7 @@ from latently.deep.boltzmann import (
     LISTED_BITS,
     MOST_BITS,
     BinaryUnits,
+    Boltzmann,
     ContrastiveDivergence,
     GaussianUnits,
     Learning,
@@ -88,6 +89,7 @@ class BoltzmannOptions(NetworkEstimator):
     max_iter: int = option(default=20, check=check_integer, least=0)
 
     watched: ClassVar[str] = "log-likelihood"
+    draws_name_generators: ClassVar[bool] = True
     precision: ClassVar[torch.dtype] = torch.float64  # so that small updates of large weights are not lost
 
     @property
@@ -113,7 +115,7 @@ class BoltzmannOptions(NetworkEstimator):
             low, high = float(X.min()), float(X.max())
             if low < 0.0 or high > 1.0:
                 raise ValueError(
-                    f"binary visible units need X in [0, 1], but it has entries from {low:.6g} to {high:.6g}; "
+                    f"binary visible units need X in [0, 1], but it is from {low:.6g} to {high:.6g}; "
                     'rescale X, or use visible="gaussian"'
                 )
 
@@ -293,7 +295,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         out : path of a .npy file, optional
             Write the result to this file block by block and return the file, memory-mapped.
         """
-        return self._exactly(Machine.hidden, X, out)
+        return self._exactly(Boltzmann.hidden, X, out)
 
     def inverse_transform(self, H):
         """Means of the visible units given hidden ones, p(v = 1 | h), (n_samples, n_features).
@@ -303,7 +305,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         H : array-like of shape (n_samples, n_components)
         """
         check_is_fitted(self)
-        return through_codes(self.module_, Machine.visible, H, self.n_components)
+        return through_codes(self._machine, Boltzmann.visible, H, self.n_components)
 
     def reconstruct(self, X, *, out=None):
         """Rows reconstructed from the probabilities of their hidden units, (n_samples, n_features)."""
@@ -311,7 +313,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
 
     def free_energy(self, X, *, out=None):
         """F(v) = -b'v - sum softplus(c + Av) of each row, (n_samples,); p(v) = exp(-F(v)) / Z."""
-        return self._exactly(Machine.free_energy, X, out)
+        return self._exactly(Boltzmann.free_energy, X, out)
 
     def score_samples(self, X, *, out=None):
         """Log density of each row, -F(v) - ln Z, (n_samples,).
@@ -384,7 +386,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         check_choice("method", method, ("auto", "exact", "ais"))
         check_integer("n_chains", n_chains, least=2)
         check_integer("n_steps", n_steps, least=1)
-        machine = self.module_
+        machine = self._machine
         if method == "auto":
             method = "exact" if machine.bits <= LISTED_BITS else "ais"
         with torch.no_grad():
@@ -424,7 +426,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         self._check_rows(v)
         v = v.to(self.module_.components.device)
         with torch.no_grad():
-            v, _ = self.module_.gibbs(v, n_steps, generator_of(random_state, v.device))
+            v, _ = self._machine.gibbs(v, n_steps, generator_of(random_state, v.device))
         return v.cpu().numpy()
 
     def sample(self, n_samples=1, *, n_steps=1000, random_state=None):
@@ -446,7 +448,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         check_is_fitted(self)
         check_integer("n_samples", n_samples, least=1)
         check_integer("n_steps", n_steps, least=1)
-        machine = self.module_
+        machine = self._machine
         generator = generator_of(random_state, machine.components.device)
         with torch.no_grad():
             v = machine.units.draw(machine.intercept_visible.expand(n_samples, -1), generator)
@@ -497,10 +499,19 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
                 v = torch.where(missing, drawn_units(machine.units, field, draws), X)
             return torch.where(missing, total / n_kept, X)
 
-        return self.rows_through(part, X, out, dtype=torch.float64, missing=True)
+        return self._exactly(part, X, out, missing=True)
 
-    def _exactly(self, part, X, out):
-        return self.rows_through(part, X, out, dtype=torch.float64)
+    @property
+    def _machine(self):
+        return self.module_.within(torch.float64)
+
+    def _exactly(self, part, X, out, missing=False):
+        """`part` of the machine and rows in float64."""
+
+        def of_module(module, X):
+            return part(module.within(X.dtype), X)
+
+        return self.rows_through(of_module, X, out, dtype=torch.float64, missing=missing)
 
 
 class _Holder:
@@ -535,15 +546,14 @@ def drawn_units(units, field, draws):
     return torch.cat([drawn, on], dim=1)
 
 
-def through_codes(module, part, codes, width):
-    """`part(module, codes)` in float64, for codes of this width, as NumPy array or tensor like the codes."""
+def through_codes(machine, part, codes, width):
+    """`part(machine, codes)` in float64, for codes of this width, as NumPy array or tensor like the codes."""
     given = torch.is_tensor(codes)
     there = torch.as_tensor(codes if given else np.asarray(codes, dtype=np.float64), dtype=torch.float64)
     if there.ndim != 2 or there.shape[1] != width:
         raise ValueError(
             f"codes must have shape (n_samples, {width}), that is {width} columns, not {tuple(there.shape)}"
         )
-    device = next(iter(module.state_dict().values())).device
     with torch.no_grad():
-        found = part(module, there.detach().to(device))
+        found = part(machine, there.detach().to(machine.components.device))
     return found.to(codes.device) if given else found.cpu().numpy()

@@ -77,7 +77,8 @@ class Rows:
         self.device = here if device == "auto" else _available(device)
         self.dtype = _DTYPES[dtype]
         self.batch_size, self.min_batch_size, self.drop_last = batch_size, min_batch_size, drop_last
-        if data.in_memory and self.device != here:
+        # Rows on another device move there once. Those that do not grow by it are converted once as well.
+        if data.in_memory and (self.device != here or _n_bytes(data.X) >= self.dtype.itemsize):
             data = Data(self._tensor(data.X), weight=data.field("weight"))
         self.data = data
         self.n_features = data.n_features
@@ -190,6 +191,11 @@ class Rows:
         return array
 
 
+def _n_bytes(X: Array) -> int:
+    """Bytes of an entry."""
+    return int(X.dtype.itemsize) if hasattr(X.dtype, "itemsize") else 0
+
+
 def _available(device: str | torch.device) -> torch.device:
     """The device with its index, so that devices can be compared."""
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
@@ -213,6 +219,8 @@ def _opened(X: Any) -> Any:
 
 
 def _taken(X: Array, index: NDArray[np.int64]) -> Array:
+    if is_torch(X):
+        return torch.index_select(X, 0, torch.from_numpy(index).to(X.device))
     return namespace(X).take(X, like(index, X), axis=0)
 
 
