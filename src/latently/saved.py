@@ -24,6 +24,7 @@ KNOWN_CLASSES = {
     "DMFA": "latently.deep",
     "DMCFA": "latently.deep",
     "RBM": "latently.deep",
+    "DBN": "latently.deep",
     "BNMF": "latently.factorization",
     "BinarySparseCoding": "latently.factorization",
     "VectorQuantizer": "latently.factorization",

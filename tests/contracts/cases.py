@@ -220,7 +220,7 @@ CASES = [
     Case("DMCFA", partial(DMCFA, 2, 2, 2, 1, **PLAIN), layered=True),
     Case("DMCFA-tuned", partial(DMCFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True),
 ]
-NETWORKS = {"RBM"}
+NETWORKS = {"DBN", "RBM"}
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 if HAVE_TORCH:
     TRAINED = {"trained": True, "sources": frozenset({"files", "torch"})}
@@ -228,6 +228,13 @@ if HAVE_TORCH:
     CASES += [
         Case("RBM", partial(deep.RBM, 3, **EPOCHS), rows="unit", **TRAINED),
         Case("RBM-gaussian", partial(deep.RBM, 3, visible="gaussian", persistent=True, **EPOCHS), **TRAINED),
+        Case("DBN", partial(deep.DBN, (3, 2), **EPOCHS), rows="unit", layered=True, **TRAINED),
+        Case(
+            "DBN-tuned",
+            partial(deep.DBN, (3, 4, 2), fine_tune=2, visible="gaussian", **EPOCHS),
+            layered=True,
+            **TRAINED,
+        ),
     ]
 
 

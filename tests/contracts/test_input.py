@@ -55,6 +55,7 @@ WRONG = {
     "validation_fraction": [0.0, 1.0, -0.5, "half"],
     "patience": [0, 1.5, "long"],
     "device": ["gpu", None, 3],
+    "tied_start": ["yes", None],
 }
 
 
@@ -63,6 +64,8 @@ def test_options_that_make_no_sense_are_named(case):
     X, y = case.data()
     for name in sorted(case.options & WRONG.keys()):
         for value in WRONG[name]:
+            if value == [2] and case.cls.__name__ == "DBN":  # one layer
+                continue
             with pytest.raises((ValueError, TypeError), match=name):
                 case.make().set_params(**{name: value}).fit(X, y)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from latently.deep import DMCFA, DMFA, RBM
+from latently.deep import DBN, DMCFA, DMFA, RBM
 from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
@@ -55,6 +55,9 @@ def models():
         ),
         "DMFA": DMFA(2, 2, 2, 1, **few),
         "DMCFA": DMCFA(2, 2, 2, 1, **few),
+        "DBN": DBN(
+            (4, 3), visible="gaussian", visible_variance=10.0, fine_tune=2, max_iter=5, random_state=0
+        ),
         "RBM": RBM(3, visible="gaussian", visible_variance=10.0, max_iter=5, random_state=0),
     }
 

@@ -9,11 +9,12 @@ from latently.deep.dmcfa import DMCFA
 from latently.deep.dmfa import DMFA
 
 if TYPE_CHECKING:
+    from latently.deep.dbn import DBN
     from latently.deep.rbm import RBM
 
-__all__ = ["DMCFA", "DMFA", "RBM"]
+__all__ = ["DBN", "DMCFA", "DMFA", "RBM"]
 
-_NETWORKS = {"RBM": "rbm"}  # so that `import latently.deep` needs no torch
+_NETWORKS = {"DBN": "dbn", "RBM": "rbm"}  # so that `import latently.deep` needs no torch
 
 
 def __getattr__(name: str) -> Any:

@@ -339,8 +339,11 @@ class ContrastiveDivergence(nn.Module):
 
     def step(
         self, v0: Tensor, weight: Tensor | None, generator: torch.Generator, learning: Learning
-    ) -> dict[str, Tensor]:
-        """One update by the difference of data and chain; hidden units enter by their probabilities."""
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """One update by the difference of data and chain; hidden units enter by their probabilities.
+
+        Returns what is recorded, and the visible units at the end of the chain.
+        """
         machine, units, n = self.machine.within(v0.dtype), self.machine.units, len(v0)
         logits = machine.hidden_logits(v0)
         p0 = torch.sigmoid(logits)
@@ -355,25 +358,27 @@ class ContrastiveDivergence(nn.Module):
             vk, _ = machine.gibbs(v0, learning.n_gibbs, generator, p0)
         pk = machine.hidden(vk)
         change: tuple[Tensor, ...] = (
-            _product(p0 / units.variance, v0, data_weight, _product(pk / units.variance, vk, model_weight)),
-            (_mean(v0, data_weight) - _mean(vk, model_weight)) / units.variance,
-            _mean(p0, data_weight) - _mean(pk, model_weight),
+            mean_product(
+                p0 / units.variance, v0, data_weight, mean_product(pk / units.variance, vk, model_weight)
+            ),
+            (mean_over(v0, data_weight) - mean_over(vk, model_weight)) / units.variance,
+            mean_over(p0, data_weight) - mean_over(pk, model_weight),
         )
         if learning.sparsity_target is not None:
-            gap = learning.sparsity_weight * (learning.sparsity_target - _mean(p0, data_weight))
+            gap = learning.sparsity_weight * (learning.sparsity_target - mean_over(p0, data_weight))
             change = (
-                change[0] + gap[:, None] * _mean(v0, data_weight),
+                change[0] + gap[:, None] * mean_over(v0, data_weight),
                 change[1],
                 change[2] + gap,
             )
         self.velocities.move(change, learning)
-        return {"log-likelihood": _mean(monitored, data_weight)}
+        return {"log-likelihood": mean_over(monitored, data_weight)}, vk
 
     def evaluate(self, v: Tensor, weight: Tensor | None, generator: torch.Generator) -> dict[str, Tensor]:
         """What is recorded of rows that are not learnt from."""
         machine = self.machine.within(v.dtype)
         found = _monitored(machine, v, machine.hidden_logits(v), generator)
-        return {"log-likelihood": _mean(found, None if weight is None else weight / len(v))}
+        return {"log-likelihood": mean_over(found, None if weight is None else weight / len(v))}
 
     def _chains(self, machine: Boltzmann, generator: torch.Generator) -> Tensor:
         if not bool(self.started):
@@ -391,11 +396,11 @@ def _monitored(machine: Boltzmann, v: Tensor, logits: Tensor, generator: torch.G
     return machine.log_conditional(v, torch.sigmoid(logits))
 
 
-def _product(p: Tensor, v: Tensor, weight: Tensor | None, less: Tensor | None = None) -> Tensor:
+def mean_product(p: Tensor, v: Tensor, weight: Tensor | None, less: Tensor | None = None) -> Tensor:
     """The mean of hv', (H, D), less what is given."""
     p = p / len(v) if weight is None else weight[:, None] * p
     return p.T @ v if less is None else torch.addmm(less, p.T, v, beta=-1.0)
 
 
-def _mean(values: Tensor, weight: Tensor | None) -> Tensor:
+def mean_over(values: Tensor, weight: Tensor | None) -> Tensor:
     return values.mean(dim=0) if weight is None else torch.tensordot(weight, values, dims=1)

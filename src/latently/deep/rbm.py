@@ -59,7 +59,10 @@ class BoltzmannOptions(NetworkEstimator):
         it near the variance that hidden units will not explain.
     n_gibbs : int, default=1
         Number k of Gibbs steps from the rows (CD-k), or of the persistent chains, for each update.
-    learning_rate : float, default=0.05
+    persistent : bool, default=False
+        Whether the chains of the model go on from one update to the next (PCD) instead of starting at the
+        rows. There are `batch_size` of them.
+    learning_rate : float, default=0.1
         Step size.
     momentum : float, default=0.5
         Share of an update that is added to the next one, below 1.
@@ -80,7 +83,8 @@ class BoltzmannOptions(NetworkEstimator):
     visible: str = option(default="binary", check=check_choice, choices=("binary", "gaussian"))
     visible_variance: float = option(default=1.0, check=check_number, least=1e-12)
     n_gibbs: int = option(default=1, check=check_integer, least=1)
-    learning_rate: float = option(default=0.05, check=check_number, least=0)
+    persistent: bool = option(default=False, check=check_flag)
+    learning_rate: float = option(default=0.1, check=check_number, least=0)
     momentum: float = option(default=0.5, check=check_number, least=0, most=1)
     weight_decay: float = option(default=1e-4, check=check_number, least=0)
     sparsity_target: float | None = option(default=None, check=check_number, least=0, most=1, or_else=None)
@@ -110,6 +114,15 @@ class BoltzmannOptions(NetworkEstimator):
             sparsity_weight=self.sparsity_weight,
         )
 
+    def _units(self, n_labels=0):
+        """The kind of the visible units."""
+        if self.visible == "gaussian":
+            return GaussianUnits(float(self.visible_variance))
+        return BinaryUnits(n_labels)
+
+    def _n_chains(self):
+        return self.batch_size if self.persistent else 0
+
     def _check_rows(self, X):
         if self.visible == "binary":
             low, high = float(X.min()), float(X.max())
@@ -130,9 +143,6 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         Number of hidden units H.
     label_units : int, default=0
         The last so many columns of X are one group of which exactly one is on, such as one-hot labels.
-    persistent : bool, default=False
-        Whether the chains of the model go on from one update to the next (PCD) instead of starting at the
-        rows. There are `batch_size` of them.
     components_init : array-like of shape (n_components, n_features), optional
     intercept_visible_init : array-like of shape (n_features,), optional
     intercept_hidden_init : array-like of shape (n_components,), optional
@@ -172,7 +182,6 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
     n_components: int = option(default=256, check=check_integer, least=1)
     _: KW_ONLY
     label_units: int = option(default=0, check=check_integer, least=0)
-    persistent: bool = option(default=False, check=check_flag)
     components_init: Any = None
     intercept_visible_init: Any = None
     intercept_hidden_init: Any = None
@@ -233,13 +242,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
                     f"sums reach from {float(total.min()):.6g} to {float(total.max()):.6g}"
                 )
 
-    def _units(self):
-        if self.visible == "gaussian":
-            return GaussianUnits(float(self.visible_variance))
-        return BinaryUnits(self.label_units)
-
     def _module(self, n_features):
-        return Machine(n_features, self.n_components, self._units())
+        return Machine(n_features, self.n_components, self._units(self.label_units))
 
     def _start(self, module, rows):
         given = given_starts(self, _TABLE, {"H": self.n_components, "D": rows.n_features})
@@ -249,10 +253,10 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
             getattr(module, name).copy_(torch.as_tensor(value))
 
     def _training(self, module):
-        return ContrastiveDivergence(module, self.batch_size if self.persistent else 0)
+        return ContrastiveDivergence(module, self._n_chains())
 
     def _losses(self, module, batch):
-        return module.step(batch.X, batch.weight, batch.generator, self._learning())
+        return module.step(batch.X, batch.weight, batch.generator, self._learning())[0]
 
     def _evaluation(self, module, batch):
         return module.evaluate(batch.X, batch.weight, batch.generator)
@@ -518,11 +522,14 @@ class _Holder:
     """Given parameters, validated."""
 
 
-def start_intercept(units, rows):
-    """Intercepts that make the mean of the rows likely: log odds, or the mean itself for Gaussian units."""
-    total, n = torch.zeros(rows.n_features, dtype=torch.float64, device=rows.device), 0
+def start_intercept(units, rows, upward=lambda X: X):
+    """Intercepts that make the mean of the rows likely: log odds, or the mean itself for Gaussian units.
+
+    `upward` takes a batch of rows to the visible units.
+    """
+    total, n = 0.0, 0
     for batch in rows.batches(torch.Generator(rows.device)):
-        total += len(batch) * batch.mean(batch.X.double())
+        total = total + len(batch) * batch.mean(upward(batch.X)).double()
         n += len(batch)
     mean = total / n
     if isinstance(units, GaussianUnits):

@@ -64,6 +64,8 @@ def train(
     checkpoint: Checkpoint | None = None,
     checkpoint_every: int = 1,
     draws_name_generators: bool = False,
+    notes: Mapping[str, Any] | None = None,
+    from_checkpoint: bool = True,
 ) -> Trained:
     """Train the module in place for at most `max_iter` epochs, and leave it in evaluation mode.
 
@@ -91,6 +93,8 @@ def train(
     draws_name_generators
         Whether every draw of the steps is told `batch.generator`. Other draws are then not redirected to it,
         which saves time where steps consist of many small operations.
+    notes, from_checkpoint
+        What else checkpoints hold, as numbers (see `training.stages`), and whether an existing one is read.
     """
     if validation is not None and evaluate is None and optimizer is None:
         raise ValueError("validation rows need evaluate=, because the step updates the parameters itself")
@@ -99,7 +103,7 @@ def train(
     watched = objective if validation is None else f"validation {objective}"
     callbacks, rates = list(callbacks), _Rates(optimizer, schedule)
     record, best = resume.Record(sign=1 if maximise else -1), None
-    if checkpoint is not None and checkpoint.exists():
+    if checkpoint is not None and from_checkpoint and checkpoint.exists():
         record, best = resume.read(checkpoint, module, optimizer, generators)
     interrupted, last = False, resume.Snapshot(record.n_iter, copied_state(module))
     try:
@@ -121,9 +125,9 @@ def train(
             record.ended = asked or record.converged
             done = record.ended or record.n_iter == max_iter
             if checkpoint is not None and (done or record.n_iter % checkpoint_every == 0):
-                resume.write(checkpoint, record, best, module, optimizer, generators)
+                resume.write(checkpoint, record, best, module, optimizer, generators, notes)
     except KeyboardInterrupt:
-        if last.n_iter == 0:
+        if last.n_iter == 0 and not (notes or {}).get("n_iter"):
             raise
         interrupted = True
     finally:
