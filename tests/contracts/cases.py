@@ -220,7 +220,7 @@ CASES = [
     Case("DMCFA", partial(DMCFA, 2, 2, 2, 1, **PLAIN), layered=True),
     Case("DMCFA-tuned", partial(DMCFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True),
 ]
-NETWORKS = {"DBN", "RBM"}
+NETWORKS = {"DBN", "RBM", "VAE"}
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 if HAVE_TORCH:
     TRAINED = {"trained": True, "sources": frozenset({"files", "torch"})}
@@ -228,11 +228,18 @@ if HAVE_TORCH:
     CASES += [
         Case("RBM", partial(deep.RBM, 3, **EPOCHS), rows="unit", **TRAINED),
         Case("RBM-gaussian", partial(deep.RBM, 3, visible="gaussian", persistent=True, **EPOCHS), **TRAINED),
-        Case("DBN", partial(deep.DBN, (3, 2), **EPOCHS), rows="unit", layered=True, **TRAINED),
+        Case("DBN", partial(deep.DBN, [3, 2], **EPOCHS), rows="unit", layered=True, **TRAINED),
         Case(
             "DBN-tuned",
-            partial(deep.DBN, (3, 4, 2), fine_tune=2, visible="gaussian", **EPOCHS),
+            partial(deep.DBN, [3, 4, 2], fine_tune=2, visible="gaussian", **EPOCHS),
             layered=True,
+            **TRAINED,
+        ),
+        Case("VAE", partial(deep.VAE, 2, hidden_layer_sizes=[6], prior="mixture", **EPOCHS), **TRAINED),
+        Case(
+            "VAE-bernoulli",
+            partial(deep.VAE, 1, hidden_layer_sizes=[3], likelihood="bernoulli", **EPOCHS),
+            rows="unit",
             **TRAINED,
         ),
     ]

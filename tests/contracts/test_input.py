@@ -56,6 +56,14 @@ WRONG = {
     "patience": [0, 1.5, "long"],
     "device": ["gpu", None, 3],
     "tied_start": ["yes", None],
+    "hidden_layer_sizes": [(0,), 3, "3", None, (1.5,)],
+    "likelihood": ["poisson", None],
+    "architecture": ["rnn", None],
+    "image_shape": [(3,), 4, (1, 2, 2, 1), (2, 3)],
+    "activation": ["step", None],
+    "prior": ["flat", None, 3],
+    "binarize": ["yes", None],
+    "warm_up": [-1, 1.5, None],
 }
 
 

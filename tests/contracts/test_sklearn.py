@@ -39,7 +39,11 @@ CHECKED = [  # one of every class
 ]
 if HAVE_TORCH:  # rows of the checks are any numbers, which binary units refuse
     FEW = {"max_iter": 2, "random_state": 0}
-    CHECKED += [deep.RBM(3, visible="gaussian", **FEW), deep.DBN((3, 2), visible="gaussian", **FEW)]
+    CHECKED += [
+        deep.RBM(3, visible="gaussian", **FEW),
+        deep.DBN((3, 2), visible="gaussian", **FEW),
+        deep.VAE(1, **FEW),
+    ]
 VARIANTS = [  # that differ in code
     *(cls() for cls in (GaussianMixture, MFA, MPPCA, MCFA)),
     *(model.unfitted(2, 1, tol=1e-3) for model in ALL),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from latently.deep import DBN, DMCFA, DMFA, RBM
+from latently.deep import DBN, DMCFA, DMFA, RBM, VAE
 from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
@@ -58,6 +58,7 @@ def models():
         "DBN": DBN(
             (4, 3), visible="gaussian", visible_variance=10.0, fine_tune=2, max_iter=5, random_state=0
         ),
+        "VAE": VAE(1, hidden_layer_sizes=[3], prior="mixture", max_iter=5, random_state=0),
         "RBM": RBM(3, visible="gaussian", visible_variance=10.0, max_iter=5, random_state=0),
     }
 

@@ -11,10 +11,11 @@ from latently.deep.dmfa import DMFA
 if TYPE_CHECKING:
     from latently.deep.dbn import DBN
     from latently.deep.rbm import RBM
+    from latently.deep.vae import VAE
 
-__all__ = ["DBN", "DMCFA", "DMFA", "RBM"]
+__all__ = ["DBN", "DMCFA", "DMFA", "RBM", "VAE"]
 
-_NETWORKS = {"DBN": "dbn", "RBM": "rbm"}  # so that `import latently.deep` needs no torch
+_NETWORKS = {"DBN": "dbn", "RBM": "rbm", "VAE": "vae"}  # so that `import latently.deep` needs no torch
 
 
 def __getattr__(name: str) -> Any:

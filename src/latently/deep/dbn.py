@@ -28,7 +28,7 @@ from latently.training.stages import Stage, train_stages
 
 def _is_listed(model):
     """Whether sums over the states of all layers but the last can be exact."""
-    if all(size <= LISTED_UNITS for size in tuple(model.n_components)[:-1]):
+    if all(size <= LISTED_UNITS for size in model._layer_sizes[:-1]):
         return True
     raise AttributeError(
         f"score_samples of a DBN sums over all states of every layer but the last, of up to {LISTED_UNITS} "
@@ -37,9 +37,9 @@ def _is_listed(model):
 
 
 def _has_labels(model):
-    if not hasattr(model, "module_") or hasattr(model, "classes_"):
+    if hasattr(model, "classes_"):
         return True
-    raise AttributeError("the net was fitted without labels; use fit(X, y)")
+    raise AttributeError("the net has no labels; use fit(X, y)")
 
 
 @estimator
@@ -52,8 +52,8 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
 
     Parameters
     ----------
-    n_components : sequence of int, default=(500, 500, 2000)
-        Number of hidden units of every layer, the rows' first.
+    n_components : sequence of int or int, default=(500, 500, 2000)
+        Number of hidden units of every layer, the rows' first; an integer is one layer.
     tied_start : bool, default=True
         Whether a layer with as many hidden units as the layer below has visible ones starts at that layer's
         weights, transposed, so that the bound starts at the log density of the net below.
@@ -89,7 +89,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
     ((2,), (2, 64))
     """
 
-    n_components: Any = option(default=(500, 500, 2000), check=check_layer_sizes)
+    n_components: Any = option(default=(500, 500, 2000), check=check_layer_sizes, or_one=True)
     _: KW_ONLY
     tied_start: bool = option(default=True, check=check_flag)
     fine_tune: int = option(default=0, check=check_integer, least=0)
@@ -144,6 +144,11 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
                 up.copy(machine)
         model.module_ = module.eval()
         return model
+
+    @property
+    def _layer_sizes(self):
+        sizes = self.n_components
+        return (int(sizes),) if np.ndim(sizes) == 0 else tuple(map(int, sizes))
 
     # -- fitting --------------------------------------------------------------------------------------
 
@@ -212,14 +217,14 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
             check_integer("random_state (with checkpoint and patience)", self.random_state, least=0)
 
     def _check_features(self, n_features):
-        if self.visible == "gaussian" and len(self.n_components) == 1 and hasattr(self, "classes_"):
+        if self.visible == "gaussian" and len(self._layer_sizes) == 1 and hasattr(self, "classes_"):
             raise ValueError(
                 f'n_components={self.n_components!r} with visible="gaussian" has labels beside Gaussian '
                 "units; use two layers or more"
             )
 
     def _module(self, n_features):
-        sizes = (n_features, *map(int, self.n_components))
+        sizes = (n_features, *self._layer_sizes)
         n_labels = len(self.classes_) if hasattr(self, "classes_") else 0
         machines = []
         for layer, (n_visible, n_hidden) in enumerate(pairwise(sizes)):
@@ -234,7 +239,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
     def _trained(self, training, rows, generators, *, validation, callbacks, checkpoint):
         continued = self.warm_start and hasattr(self, "module_")
         stages = [
-            self._layer_stage(training, rows, layer, continued) for layer in range(len(self.n_components))
+            self._layer_stage(training, rows, layer, continued) for layer in range(len(self._layer_sizes))
         ]
         if self.fine_tune:
             stages.append(self._fine_tuning(training, continued))
@@ -262,7 +267,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
 
     def _begin(self, training, rows, layer):
         """Start a layer at the one below, or at intercepts that make the means of its rows likely."""
-        net, sizes = training.net, (rows.n_features, *self.n_components)
+        net, sizes = training.net, (rows.n_features, *self._layer_sizes)
         units = net.layers[layer].units
         tied = layer > 0 and self.tied_start and sizes[layer + 1] == sizes[layer - 1]
         if tied and (layer > 1 or self.visible == "binary"):  # Gaussian units are hidden units of no layer
@@ -279,7 +284,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
 
     def _fine_tuning(self, training, continued):
         learning = replace(self._learning(), rate=self.fine_tune_learning_rate)
-        top = len(self.n_components) - 1
+        top = len(self._layer_sizes) - 1
         return Stage(
             self._step(training, lambda module, batch: module.up_down(batch, learning)),
             self._evaluate(training, lambda module, batch: module.evaluate(top, batch)),
@@ -307,13 +312,13 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
     @property
     def layers_(self):
         self._check_module("layers_")
-        return [self._layer(number) for number in range(len(self.n_components))]
+        return [self._layer(number) for number in range(len(self._layer_sizes))]
 
     def _layer(self, number):
         machine = self.module_.layers[number]
         own = ("visible", "visible_variance") if number == 0 else ()
         options = {name: getattr(self, name) for name in (*own, "block_size", "random_state")}
-        layer = RBM(int(self.n_components[number]), label_units=machine.units.n_labels, **options)
+        layer = RBM(self._layer_sizes[number], label_units=machine.units.n_labels, **options)
         layer._set_fitted_arrays()
         layer.module_, layer.losses_ = machine, {}
         layer.n_features_in_ = len(machine.intercept_visible)
@@ -335,10 +340,10 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
 
     @property
     def _n_features_out(self):
-        return int(self.n_components[-1])
+        return self._layer_sizes[-1]
 
     def _sizes_in_words(self):
-        return [f"{'-'.join(str(size) for size in self.n_components)} hidden units"]
+        return [f"{'-'.join(str(size) for size in self._layer_sizes)} hidden units"]
 
     def transform(self, X, *, out=None):
         """Probabilities of the units of the last layer, passed up by probabilities, (n_samples, n_top).
@@ -394,7 +399,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
                 lambda net, X: net.bound(X, 0, above[0]), X, out, floats=3 * min(len(above[0]), 4096)
             )
         part = lambda net, X: net.sampled_bound(X, log_partition, RowDraws(X, seed), n_samples)
-        return self._exactly(part, X, out, floats=3 * n_samples * sum(self.n_components))
+        return self._exactly(part, X, out, floats=3 * n_samples * sum(self._layer_sizes))
 
     @available_if(_is_listed)
     def score_samples(self, X, *, out=None):
