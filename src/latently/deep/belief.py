@@ -209,9 +209,9 @@ def _log_down(machine: Boltzmann, v: Tensor, h: Tensor) -> Tensor:
 class BeliefTraining(nn.Module):
     """A net with the state of its training."""
 
-    def __init__(self, net: BeliefNet, n_chains: int = 0):
+    def __init__(self, net: BeliefNet, n_chains: int = 0, has_unlabelled: bool = True):
         super().__init__()
-        self.net = net
+        self.net, self.has_unlabelled = net, has_unlabelled
         self.divergences = nn.ModuleList([ContrastiveDivergence(m, n_chains) for m in net.layers])
         moving = [
             parameter
@@ -298,9 +298,9 @@ class BeliefTraining(nn.Module):
         n_labels = machine.units.n_labels
         if not n_labels:
             return v
-        known = batch.y >= 0
         labels = one_hot(batch.y.clamp(min=0), n_labels).to(v.dtype)
-        if not bool(known.all()):
+        if self.has_unlabelled:
+            known = batch.y >= 0
             scores = torch.softmax(machine.within(v.dtype).label_scores(v), dim=1)
             drawn = torch.multinomial(scores, 1, generator=batch.generator)[:, 0]
             labels = torch.where(known[:, None], labels, one_hot(drawn, n_labels).to(v.dtype))

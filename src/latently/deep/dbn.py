@@ -237,6 +237,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         return BeliefTraining(module, self._n_chains())
 
     def _trained(self, training, rows, generators, *, validation, callbacks, checkpoint):
+        training.has_unlabelled = rows.y is not None and bool((rows.y < 0).any())
         continued = self.warm_start and hasattr(self, "module_")
         stages = [
             self._layer_stage(training, rows, layer, continued) for layer in range(len(self._layer_sizes))

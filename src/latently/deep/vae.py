@@ -305,11 +305,10 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
         return _CODERS[self.likelihood](encoder, decoder, n_features)
 
     def _start(self, module, rows):
-        total, squares, n = 0.0, 0.0, 0
+        total, squares, n, centre = 0.0, 0.0, 0.0, None
         for batch in rows.batches(torch.Generator(rows.device)):
-            centre = (
-                batch.X.double().mean(dim=0) if n == 0 else centre
-            )  # so that large offsets cost no digits
+            if centre is None:  # so that large offsets cost no digits
+                centre = batch.X.double().mean(dim=0)
             apart = batch.X.double() - centre
             weight = torch.ones(len(batch)) if batch.weight is None else batch.weight
             weight = weight.to(apart)

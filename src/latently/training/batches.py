@@ -93,6 +93,11 @@ class Rows:
     def __len__(self) -> int:
         return int(np.count_nonzero(self._chosen))
 
+    @property
+    def y(self) -> Tensor | None:
+        """Labels of all rows, on the device of the training."""
+        return self._y
+
     def split(self, fraction: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
         """Random split into training rows and a `fraction` of validation rows."""
         n = round(fraction * len(self))
@@ -163,7 +168,7 @@ class Rows:
     def _batch(
         self, X: Array, rows: NDArray[np.int64], scale: float, generator: torch.Generator, epoch: int
     ) -> Batch:
-        numbers = torch.from_numpy(rows).to(self.device)
+        numbers = torch.from_numpy(rows).to(self.device, non_blocking=True)
         weight = None if self._weight is None else self._tensor(self._weight[rows] * scale)
         y = None if self._y is None else self._y[numbers]
         return Batch(self._tensor(X), y, weight, numbers, generator, epoch)
@@ -220,7 +225,7 @@ def _opened(X: Any) -> Any:
 
 def _taken(X: Array, index: NDArray[np.int64]) -> Array:
     if is_torch(X):
-        return torch.index_select(X, 0, torch.from_numpy(index).to(X.device))
+        return torch.index_select(X, 0, torch.from_numpy(index).to(X.device, non_blocking=True))
     return namespace(X).take(X, like(index, X), axis=0)
 
 
