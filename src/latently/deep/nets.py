@@ -91,4 +91,4 @@ def own_copy(module: nn.Module, what: str, n_in: int, n_out: int) -> nn.Module:
     if not isinstance(found, Tensor) or tuple(found.shape) != (2, n_out):
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise ValueError(f"{what} must return a tensor of shape {(2, n_out)}, not {shape}")
-    return module
+    return module.to(torch.empty(0).device)
