@@ -16,7 +16,11 @@ every_em_model = pytest.mark.parametrize("model", BY_EM, ids=str)
 every_mixture = pytest.mark.parametrize("model", [m for m in BY_EM if not m.one_component], ids=str)
 weighted_or_not = pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 
-EXACT = {"noise_floor": 0.0, "tol": 0.0}  # api.md: with these, max_iter=n runs exactly n EM steps
+EXACT = {
+    "noise_floor": 0.0,
+    "prior": None,
+    "tol": 0.0,
+}  # api.md: with these, max_iter=n runs exactly n EM steps
 CAN_BE_WIDE = [m for m in BY_EM if m.name not in ("GMM-full", "GMM-tied")]  # N <= D without a floor
 
 
@@ -171,6 +175,7 @@ def fits(draw):
         "noise_floor": draw(st.sampled_from([1e-6, 1e-6, 1e-3, 1e-9])),
         "n_init": draw(st.integers(1, 3)),
         "random_state": draw(st.integers(0, 100)),
+        "prior": draw(st.sampled_from(["auto", None])),
     }
     return model, K, q, chosen, X, weight
 
@@ -186,7 +191,10 @@ def check_fit(model, K, q, chosen, X, weight, max_iter):
     fall = -np.min(np.diff(history), initial=0.0)
     # 32 roundings of quadratic forms, which are the larger the smaller the noise may be
     assert fall <= 32 * np.finfo(float).eps * X.shape[1] / chosen["noise_floor"] + 1e-9
-    assert estimator.score(X, sample_weight=weight) == pytest.approx(history[-1], rel=1e-5, abs=1e-5)
+    score = estimator.score(X, sample_weight=weight)
+    if chosen["prior"] is None:
+        assert score == pytest.approx(history[-1], rel=1e-5, abs=1e-5)
+    assert score >= history[-1] - 1e-5 * max(1.0, abs(score))  # the log prior is at most zero
     assert np.all(np.isfinite(estimator.predict_proba(X)))
 
 
@@ -214,7 +222,7 @@ def test_ppca_is_the_closed_form(weighted, N, D, q):
     rng = np.random.default_rng(N + D + q)
     X = rows(rng, N, D)
     weight = rng.uniform(0.2, 3.0, size=N) if weighted else None
-    fitted = PPCA(q, noise_floor=0.0).fit(X, sample_weight=weight)
+    fitted = PPCA(q, noise_floor=0.0, prior=None).fit(X, sample_weight=weight)
     mean, loadings, noise = oracle.ppca(X, q, weight)
     np.testing.assert_allclose(fitted.mean_, mean, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(fitted.noise_variance_, noise, rtol=1e-9)
@@ -232,7 +240,7 @@ def test_ppca_is_the_closed_form(weighted, N, D, q):
 
 def test_ppca_with_as_many_factors_as_features_is_the_covariance():
     X = rows(np.random.default_rng(0), 30, 4)
-    np.testing.assert_allclose(PPCA(4).fit(X).covariance_, np.cov(X.T, bias=True), atol=1e-10)
+    np.testing.assert_allclose(PPCA(4, prior=None).fit(X).covariance_, np.cov(X.T, bias=True), atol=1e-10)
 
 
 def test_ppca_has_the_history_it_documents():
@@ -243,7 +251,7 @@ def test_ppca_has_the_history_it_documents():
 @pytest.mark.parametrize("noise_floor", [0.1, 0.5])
 def test_ppca_at_the_floor_is_the_constrained_maximum(noise_floor):
     X = rows(np.random.default_rng(2), 40, 4)
-    fitted = PPCA(2, noise_floor=noise_floor).fit(X)
+    fitted = PPCA(2, noise_floor=noise_floor, prior=None).fit(X)
     values, vectors = np.linalg.eigh(np.cov(X.T, bias=True))
     noise = max(values[:2].mean(), noise_floor * values.mean())
     values[:2] = noise
@@ -256,7 +264,7 @@ def test_ppca_at_the_floor_is_the_constrained_maximum(noise_floor):
 def test_no_em_run_beats_ppca(q):
     rng = np.random.default_rng(q)
     X = rows(rng, 40, 5)
-    best = PPCA(q, noise_floor=0.0).fit(X)
+    best = PPCA(q, noise_floor=0.0, prior=None).fit(X)
     for size in (0.01, 0.3, 3.0):
         start = {
             "weights_init": [1.0],

@@ -130,13 +130,15 @@ def relative(tol: float, least_size: float = 1.0) -> StopRule:
 def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[Any], Step[Any]]:
     """The EM step of a kernel over the rows of a sweep.
 
-    `log_volume` is the log-likelihood per row in the sweep's frame minus that in the user's units.
+    The objective is log-likelihood plus log prior, per row. `log_volume` is the log-likelihood per row in the
+    sweep's frame minus that in the user's units.
     """
 
     def evaluated(params: Any) -> tuple[Any, float, float]:
         density = kernel.prepare(params)
         stats = kernel.stats(density, sweep.sum(kernel.e_step, density))
-        objective = float(stats.log_likelihood) / float(stats.total_weight) - log_volume
+        gained = float(stats.log_likelihood) + kernel.log_prior(params)
+        objective = gained / float(stats.total_weight) - log_volume
         return stats, objective, kernel.rounding(density)
 
     def step(params: Any) -> Step[Any]:

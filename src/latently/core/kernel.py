@@ -42,13 +42,21 @@ class Kernel(Protocol):
 
     @abstractmethod
     def m_step(self, stats: Any, params: Any) -> Any:
-        """The parameters that maximise Q; `params` are kept where the statistics are empty."""
+        """The parameters that maximise Q + log prior; `params` are kept where the statistics are empty."""
 
     @abstractmethod
     def rounding(self, density: Any) -> float:
         """How much of the objective per row may be lost to rounding."""
 
     # -- what most kernels leave as it is ---------------------------------------------------------------
+
+    def log_prior(self, params: Any) -> float:
+        """What the objective adds to the log-likelihood of all rows; it must not depend on the frame."""
+        return 0.0
+
+    def of_unit_weight(self, weight: float) -> Any:
+        """The kernel for statistics per unit of weight, of rows of this total weight; a prior has to know."""
+        return self
 
     @property
     def damping(self) -> float:

@@ -121,11 +121,12 @@ def _mini_batches(
     def move(here: Pass, number: int) -> tuple[Pass, float]:
         online, total, weight = here.online, 0.0, 0.0
         for batch in problem.data.batches(size, np.random.default_rng([here.seed, number])):
-            share = Batch(min(1.0, len(batch) / full), full_weight)
+            share = Batch(min(1.0, len(batch) / full), full_weight, summary.total_weight)
             online, part, its_weight = learning.step(online, problem, problem.sweep_of(batch), share)
             total, weight = total + part, weight + its_weight
         options.passes.count += 1
-        return replace(here, online=online), total / weight - problem.log_volume
+        log_prior = problem.kernel.log_prior(online.params) / summary.total_weight
+        return replace(here, online=online), total / weight + log_prior - problem.log_volume
 
     def evaluate(here: Pass) -> float:
         options.passes.count += 1
@@ -199,7 +200,8 @@ def _continue(model: Any, data_of: Callable[..., Any]) -> None:
     if weight:
         rows = data.sweep(None, floats_per_row=data.n_features, block_size=model.block_size)
         log_volume = float(rows.sum(weighted_log_volume, problem.frame)) / weight
-        history = np.append(to_numpy(model.history_), total / weight - log_volume)
+        log_prior = problem.kernel.log_prior(online.params) / online.weight
+        history = np.append(to_numpy(model.history_), total / weight + log_prior - log_volume)
         model.history_ = like(history, problem.frame.shift)
         model.n_iter_ += 1
         model.n_passes_ += 1
