@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from latently.backend.namespace import Array, like, namespace, to_numpy
+from latently.core.anderson import Remembering, anderson
 from latently.core.block import Block
 from latently.core.drivers import Result, Step, relative, run_passes
 from latently.core.frame import Frame
@@ -69,12 +70,28 @@ def fit_em(
 def _all_rows(
     model: Any, problem: Problem, start: Start, example: Any, options: FitOptions, step: Any
 ) -> Result[Any]:
-    counted = options.passes.counted
-    step = counted(step or problem.step())
+    passes = options.passes
+    step = problem.step(passes) if step is None else passes.counted(step)
+    if model.accelerate == "anderson":
+        return _anderson(problem.kernel, step, start, example, options)
     if model.accelerate == "squarem":
-        step = problem.with_conditionals(step, problem.sweep(), problem.log_volume, counted=counted)
+        step = problem.with_conditionals(step, problem.sweep(), problem.log_volume, passes=passes)
         step = squarem(step, problem.kernel)
     return fitting.fit(step, start, options, example=example)
+
+
+def _anderson(chart: Any, step: Any, start: Start, example: Any, options: FitOptions) -> Result[Any]:
+    """A fit whose steps remember earlier ones; a checkpoint holds what they remember."""
+
+    def first(progress: Any) -> tuple[Remembering, bool]:
+        params, interrupted = start(progress)
+        return Remembering.nothing(params, chart), interrupted
+
+    def shape() -> Remembering:
+        return Remembering.nothing(example(), chart)
+
+    result = fitting.fit(anderson(step, chart, options.stop), first, options, example=shape)
+    return replace(result, params=result.params.params)
 
 
 def known_start(

@@ -239,7 +239,12 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             structure.n_components,
             self.init,
             starts.number_of_starts(
-                self.n_init, len(sample), n_features, structure.n_components, structure.start_dimensions
+                self.n_init,
+                len(sample),
+                n_features,
+                structure.n_components,
+                structure.start_dimensions,
+                structure.most_starts,
             ),
             self.random_state,
             sample,
