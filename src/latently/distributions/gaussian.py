@@ -149,11 +149,11 @@ class FullGaussian(Family):
             return block.X
         return gaussian_missing.expected(density, block, latent, resp)
 
-    def conditional(
+    def moments_given(
         self, density: FullDensity, block: Block, latent: WithMissing, k: int
     ) -> tuple[Array, Array]:
         """Means and variances (n, D) of missing entries given the observed ones and component k."""
-        return gaussian_missing.conditional(density, latent, k)
+        return gaussian_missing.moments_given(density, latent, k)
 
     def draw(
         self, density: FullDensity, block: Block, latent: WithMissing, labels: Array, rng: np.random.Generator

@@ -112,7 +112,7 @@ def expected(density: FullDensity, block: Block, latent: WithMissing, resp: Arra
     return sum(parts, zeros(block.X.shape, block.X))
 
 
-def conditional(density: FullDensity, latent: WithMissing, k: int) -> tuple[Array, Array]:
+def moments_given(density: FullDensity, latent: WithMissing, k: int) -> tuple[Array, Array]:
     """Means and variances (n, D) of the rows given the observed entries and component k."""
     xp = namespace(density.means)
     g = k % density.covariances.shape[0]
