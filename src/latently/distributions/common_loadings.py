@@ -469,6 +469,12 @@ class CommonLoadings(Family):
         z = namespace(resp).sum(resp[..., None] * self._from_anchor(density, latent), axis=1)
         return density.params.centre + z @ density.params.loadings.T
 
+    def moments_given(
+        self, density: CommonDensity, block: Block, latent: WithMissing, k: int
+    ) -> tuple[Array, Array]:
+        """Means and variances (n, D) of missing entries given the observed ones and component k."""
+        return missing_entries.moments_given(density, latent, k)
+
     def draw(
         self,
         density: CommonDensity,

@@ -129,6 +129,10 @@ class Family(Protocol):
         """(n, D) expected rows given what was observed, averaged over components."""
         raise NotImplementedError(f"{type(self).__name__} cannot impute missing entries")
 
+    def moments_given(self, density: Any, block: Block, latent: Any, k: int) -> tuple[Array, Array]:
+        """Means and variances (n, D) of missing entries, given the observed ones and component k."""
+        raise NotImplementedError(f"{type(self).__name__} has no standard errors of imputed entries")
+
     def draw(
         self, density: Any, block: Block, latent: Any, labels: Array, rng: np.random.Generator
     ) -> Floats:

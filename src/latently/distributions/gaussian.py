@@ -25,6 +25,7 @@ from latently.backend.namespace import Array, Floats, double, eye, namespace, on
 from latently.core.block import Block
 from latently.distributions import gaussian_missing
 from latently.distributions.family import Family
+from latently.distributions.gaussian_missing import WithMissing
 from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
 
@@ -71,7 +72,9 @@ class FullGaussian(Family):
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """Memory per row in the kernel, with a margin so that blocks stay in the cache."""
-        return 12 * (D + K)
+        # with missing entries also conditional means, and covariances of about a third of the features
+        for_missing = K * (2 * D + D * D // 9) if missing else 0
+        return 12 * (D + K) + for_missing
 
     def prepare(self, params: FullParams, dtype: str = "float64") -> FullDensity:
         xp = namespace(params.means)
@@ -92,11 +95,13 @@ class FullGaussian(Family):
             log_weights=zeros((mu.shape[0],), mu),
         )
 
-    def evaluate(self, density: FullDensity, block: Block, *, rough: bool = False) -> tuple[Array, Array]:
+    def evaluate(
+        self, density: FullDensity, block: Block, *, rough: bool = False
+    ) -> tuple[Array, Array | WithMissing]:
         """ln N(x; mu_k, Sigma_k) plus terms of the mixture in the constants (K, n), and rows for `sums`."""
         X = block.X
         if block.observed is not None:
-            return gaussian_missing.log_joint(density, block), X
+            return gaussian_missing.evaluate(density, block)
         xp = namespace(X)
         wide = xp.concat([X, ones((X.shape[0], 1), X)], axis=1)
         wide = xp.astype(wide, density.whitening.dtype, copy=False)
@@ -112,10 +117,12 @@ class FullGaussian(Family):
         """Responsibilities per row above which products over all rows are faster; measured."""
         return 0.7 * K
 
-    def sums(self, density: FullDensity, block: Block, wide: Array, resp: Responsibilities) -> FullStats:
+    def sums(
+        self, density: FullDensity, block: Block, wide: Array | WithMissing, resp: Responsibilities
+    ) -> FullStats:
         X = block.X
-        if block.observed is not None:
-            sum_x, sum_xx = gaussian_missing.sums(density, block, resp)
+        if isinstance(wide, WithMissing):
+            sum_x, sum_xx = gaussian_missing.sums(density, wide, resp)
             return FullStats(resp.weight, sum_x, sum_xx)
         xp = namespace(X)
         if self.shared:
@@ -136,15 +143,25 @@ class FullGaussian(Family):
         sums = _about_origin(resp.weight, density.means, double(xp.stack(first)), double(xp.stack(second)))
         return FullStats(resp.weight, *sums)
 
-    def expected(self, density: FullDensity, block: Block, latent: Array, resp: Array) -> Array:
+    def expected(
+        self, density: FullDensity, block: Block, latent: Array | WithMissing, resp: Array
+    ) -> Array:
         """(n, D) the posterior mean of x, which equals x where it is observed."""
-        return gaussian_missing.expected(density, block, resp)
+        if not isinstance(latent, WithMissing):
+            return block.X
+        return gaussian_missing.expected(density, block, latent, resp)
+
+    def moments_given(
+        self, density: FullDensity, block: Block, latent: WithMissing, k: int
+    ) -> tuple[Array, Array]:
+        """Means and variances (n, D) of missing entries given the observed ones and component k."""
+        return gaussian_missing.moments_given(density, latent, k)
 
     def draw(
-        self, density: FullDensity, block: Block, latent: Array, labels: Array, rng: np.random.Generator
+        self, density: FullDensity, block: Block, latent: WithMissing, labels: Array, rng: np.random.Generator
     ) -> Floats:
         """(n, D) rows with missing entries sampled given the observed ones and the component."""
-        return gaussian_missing.draw(density, block, labels, rng)
+        return gaussian_missing.draw(density, latent, labels, rng)
 
     def stats(self, density: FullDensity, sums: FullStats) -> FullStats:
         """The sums are already the statistics."""

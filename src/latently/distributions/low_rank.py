@@ -205,6 +205,12 @@ class LowRankGaussian(Family):
         weighted = xp.reshape(resp[:, :, None] * self.factor_means(density, latent), (len(block), K * q))
         return resp @ density.means + weighted @ xp.reshape(transpose(density.loadings), (K * q, D))
 
+    def moments_given(
+        self, density: LowRankDensity, block: Block, latent: WithMissing, k: int
+    ) -> tuple[Array, Array]:
+        """Means and variances (n, D) of missing entries given the observed ones and component k."""
+        return low_rank_missing.moments_given(density, latent, k)
+
     def draw(
         self,
         density: LowRankDensity,

@@ -17,7 +17,13 @@ from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.core.drivers import best_start, em_step, relative
 from latently.core.summary import Summary
 from latently.core.tree import mapped
-from latently.distributions.mixture import drawn_rows, expected_rows, log_density, responsibilities
+from latently.distributions.mixture import (
+    drawn_rows,
+    expected_rows,
+    log_density,
+    moments_of_missing,
+    responsibilities,
+)
 from latently.estimators import criteria
 from latently.estimators.checks import (
     check_choice,
@@ -375,30 +381,42 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         drawn = fitted.kernel.sample(mapped(to_numpy, fitted.params), n_samples, as_generator(random_state))
         return tuple(like(array, fitted.place) for array in drawn)
 
-    def impute(self, X, *, sample=False, random_state=None, out=None):
-        """Impute missing entries, given the observed ones.
+    def impute(self, X, *, n_draws=None, return_std=False, random_state=None, out=None):
+        """Impute missing entries by their expectation given the observed ones, or by draws.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path or blocks
             Rows with NaN in the entries to be imputed.
-        sample : bool, default=False
-            Whether to draw missing entries from their conditional distribution instead of using its mean.
-            Several draws show the uncertainty of the imputation.
+        n_draws : int, optional
+            Multiple imputation: the number of completed tables, in each of which missing entries are drawn
+            from their conditional distribution instead of being replaced by its mean.
+        return_std : bool, default=False
+            Whether to return standard errors as well: the standard deviation of each missing entry given the
+            observed ones, zero where observed. It includes the uncertainty about the component and takes the
+            fitted parameters as known.
         random_state : int, Generator, RandomState or None
             Seed of the draws.
         out : path of a .npy file, optional
-            As for `score_samples`.
+            As for `score_samples`. With `n_draws` the file has shape (n_samples, n_draws, n_features); with
+            `return_std` it has shape (n_samples, 2, n_features).
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            Observed entries are unchanged.
+            Observed entries are unchanged. With `n_draws`, of shape (n_draws, n_samples, n_features); with
+            `return_std`, two arrays: imputed rows and standard errors.
         """
-        check_flag("sample", sample)
+        check_flag("return_std", return_std)
         check_is_fitted(self)
-        rng = as_generator(random_state) if sample else None
-        return rows_of(self, X, imputed_rows, rng, out=out)
+        if n_draws is None:
+            rows = rows_of(self, X, rows_with_errors if return_std else imputed_rows, out=out)
+            return (rows[:, 0, :], rows[:, 1, :]) if return_std else rows
+        check_integer("n_draws", n_draws, least=1)
+        if return_std:
+            raise ValueError("return_std=True needs n_draws=None: standard errors are those of the expectation")
+        drawn = rows_of(self, X, drawn_tables, int(n_draws), as_generator(random_state), out=out)
+        return tables_first(drawn)
 
     def n_parameters(self):
         """Number of free parameters of the fitted density."""
@@ -449,13 +467,36 @@ def most_probable(kernel, density, frame, block):
 
 
 @for_method("impute")
-def imputed_rows(kernel, density, frame, rng, block):
-    """Rows whose missing entries are replaced by their expectation or, given a generator, by a draw."""
+def imputed_rows(kernel, density, frame, block):
+    """Rows whose missing entries are replaced by their expectation."""
     if block.observed is None:
         return double(block.X)
-    framed = frame.enter(block)
-    if rng is None:
-        values = expected_rows(kernel, density, framed)
-    else:
-        values = like(drawn_rows(kernel, density, rng, framed), framed.X)
+    values = expected_rows(kernel, density, frame.enter(block))
     return namespace(values).where(block.observed, double(block.X), values * frame.scale + frame.shift)
+
+
+@for_method("impute")
+def rows_with_errors(kernel, density, frame, block):
+    """(n, 2, D) imputed rows, and the standard deviations of missing entries given the observed ones."""
+    xp, X = namespace(block.X), double(block.X)
+    if block.observed is None:
+        return xp.stack([X, xp.zeros_like(X)], axis=1)
+    mean, variance = moments_of_missing(kernel, density, frame.enter(block))
+    imputed = xp.where(block.observed, X, mean * frame.scale + frame.shift)
+    return xp.stack([imputed, xp.where(block.observed, 0.0, xp.sqrt(variance) * frame.scale)], axis=1)
+
+
+@for_method("impute")
+def drawn_tables(kernel, density, frame, n_draws, rng, block):
+    """(n, n_draws, D) rows whose missing entries are drawn."""
+    xp, X = namespace(block.X), double(block.X)[:, None, :]
+    if block.observed is None:
+        return xp.broadcast_to(X, (X.shape[0], n_draws, X.shape[2])) + 0.0
+    framed = frame.enter(block)
+    values = like(drawn_rows(kernel, density, n_draws, rng, framed), framed.X)
+    return xp.where(block.observed[:, None, :], X, values * frame.scale + frame.shift)
+
+
+def tables_first(drawn):
+    """(n_draws, n, D) from (n, n_draws, D), of NumPy, torch or Dask."""
+    return drawn.swapaxes(0, 1) if hasattr(drawn, "swapaxes") else namespace(drawn).permute_dims(drawn, (1, 0, 2))
