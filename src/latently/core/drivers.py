@@ -330,11 +330,12 @@ def best_start(
     n_steps: int,
     stop: StopRule,
     objective: Objective = LOG_LIKELIHOOD,
+    clean: Callable[[Params], bool] = lambda params: True,
 ) -> tuple[Params, bool]:
     """The best of several starts by successive halving, and whether the user interrupted the search.
 
     All starts take a few steps, the better half takes as many more, and so on until one is left. A single
-    start is returned unchanged.
+    start is returned unchanged. Starts that are not `clean` come after all that are.
     """
     starts = iter(starts)
     first, second = next(starts), next(starts, None)
@@ -350,18 +351,20 @@ def best_start(
                 end = run(step, start, max_iter=n_done, stop=stop, objective=objective)
                 ends.append(end)
                 if end.interrupted:
-                    return _best([*last_round, *ends], objective)[0].params, True
-            ends = _best(ends, objective)[: -(-len(ends) // 2)]
+                    return _best([*last_round, *ends], objective, clean)[0].params, True
+            ends = _best(ends, objective, clean)[: -(-len(ends) // 2)]
             if len(ends) == 1:
                 return ends[0].params, False
             survivors = [end.state() for end in ends]
     except KeyboardInterrupt:
         if not (found := [*last_round, *ends]):
             raise
-        return _best(found, objective)[0].params, True
+        return _best(found, objective, clean)[0].params, True
 
 
-def _best(ends: list[Result[Params]], objective: Objective) -> list[Result[Params]]:
+def _best(
+    ends: list[Result[Params]], objective: Objective, clean: Callable[[Params], bool]
+) -> list[Result[Params]]:
     """The best first, and among equals the first found: their last digits must not decide."""
 
     def order(a: Result[Params], b: Result[Params]) -> int:
@@ -369,4 +372,5 @@ def _best(ends: list[Result[Params]], objective: Objective) -> list[Result[Param
             return -1
         return 1 if objective.better(b.history[-1], a.history[-1]) else 0
 
-    return sorted(ends, key=cmp_to_key(order))
+    by_objective = sorted(ends, key=cmp_to_key(order))
+    return sorted(by_objective, key=lambda end: not clean(end.params))

@@ -41,7 +41,7 @@ from latently.core.tree import add
 from latently.distributions import common_loadings_missing as missing_entries
 from latently.distributions.common_loadings_missing import MissingSums, WithMissing
 from latently.distributions.family import Family
-from latently.distributions.gaussian import SMALLEST_VARIANCE, FullStats
+from latently.distributions.gaussian import NEAR_FLOOR, SMALLEST_VARIANCE, FullStats
 from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
 
@@ -506,6 +506,13 @@ class CommonLoadings(Family):
         covariances = 1 if self.shared else K
         structured = D + D * q - q * q + K * q + covariances * q * (q + 1) // 2
         return min(structured, K * D + covariances * D * (D + 1) // 2)
+
+    def least_rows(self, D: int) -> int:
+        return 1 if self.shared else self.n_factors + 1
+
+    def at_floor(self, params: CommonParams) -> Array:
+        xp, shape = namespace(params.centre), params.means.shape
+        return xp.broadcast_to(params.noise_variance <= self.floor * (1.0 + NEAR_FLOOR), shape)
 
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> CommonParams:
         """Leading directions of all rows about the origin, and the moments of the parts in this subspace.

@@ -59,6 +59,14 @@ class Family(Protocol):
     def n_parameters(self, K: int, D: int) -> int:
         """Free parameters of K components, weights not counted."""
 
+    def least_rows(self, D: int) -> int:
+        """Rows that determine the parameters of a component; those with fewer are degenerate."""
+        return 1
+
+    def at_floor(self, params: Any) -> Array:
+        """(K, D) bool: features, or directions, in which a component has the smallest variance allowed."""
+        return params.means < params.means
+
     # -- EM -------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -30,6 +30,7 @@ from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
 
 SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms are still accurate
+NEAR_FLOOR = 1e-3  # relative distance within which a variance is at the floor
 
 
 _LARGEST_LOG = 300.0  # log of the largest standard deviation accepted in an extrapolation
@@ -278,6 +279,16 @@ class FullGaussian(Family):
 
     def n_parameters(self, K: int, D: int) -> int:
         return K * D + (1 if self.shared else K) * D * (D + 1) // 2
+
+    def least_rows(self, D: int) -> int:
+        return 1 if self.shared else D + 1
+
+    def at_floor(self, params: FullParams) -> Array:
+        """By the eigenvalues relative to the floor."""
+        xp = namespace(self.floor)
+        unit = xp.sqrt(xp.where(self.floor > 0, self.floor, SMALLEST_VARIANCE))
+        values = xp.linalg.eigvalsh(symmetric(params.covariances / (unit[:, None] * unit)))
+        return xp.broadcast_to(values <= 1.0 + NEAR_FLOOR, params.means.shape)
 
 
 def _about_origin(weight: Array, mu: Array, first: Array, second: Array) -> tuple[Array, Array]:

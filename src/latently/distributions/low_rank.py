@@ -34,7 +34,7 @@ from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import low_rank_missing
 from latently.distributions.family import Family
-from latently.distributions.gaussian import SMALLEST_VARIANCE
+from latently.distributions.gaussian import NEAR_FLOOR, SMALLEST_VARIANCE
 from latently.distributions.low_rank_missing import MissingSums, WithMissing
 from latently.distributions.prior import Prior, log_noise
 from latently.distributions.responsibilities import Entries, Responsibilities
@@ -450,6 +450,14 @@ class LowRankGaussian(Family):
         if self.shared:
             return K * D + min(K * loadings + noise, K * full)
         return K * (D + min(loadings + noise, full))
+
+    def least_rows(self, D: int) -> int:
+        """Any q + 1 points lie in a subspace of q factors; one more tells of noise of a component's own."""
+        q = min(self.n_factors, D)
+        return q + 1 if self.shared else min(q + 2, D + 1)
+
+    def at_floor(self, params: LowRankParams) -> Array:
+        return params.noise_variance <= self._floor() * (1.0 + NEAR_FLOOR)
 
     # -- helpers of the above----------------------------------------------------------------------
 

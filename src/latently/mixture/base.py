@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, fields, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import DensityMixin
+from sklearn.base import DensityMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, like, namespace, to_numpy
@@ -38,7 +38,7 @@ from latently.estimators.em import fit_em, keep_result, known_start, partial_fit
 from latently.estimators.fitted import FittedModel
 from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.labels import component_labels
-from latently.estimators.messages import warn_user
+from latently.estimators.messages import DegenerateWarning, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import store
 from latently.estimators.problem import Problem, summarised
@@ -46,9 +46,11 @@ from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_of
 from latently.estimators.starts import SHORT_RUN, sample_size
 from latently.mixture import starts
+from latently.mixture.degenerate import degenerate_components, described, is_degenerate
 from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
 from latently.mixture.structure import Structure
 
+_TINY_FLOOR = 1e-4  # largest noise_floor at which components should not end
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
@@ -86,6 +88,9 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
     history_ : ndarray of shape (n_iter + 1,)
         Objective per row at the starting values and after every step: the log-likelihood plus the log prior,
         which is at most zero, or the log-likelihood alone with prior=None. It never decreases.
+    degenerate_components_ : ndarray of int
+        Components of `fit` that the rows do not determine: those with fewer rows than their parameters need,
+        or with the noise of most features at `noise_floor`. `fit` warns of them. Not kept in files.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -145,7 +150,28 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _fit(self, data):
         problem = self._problem(data)
-        keep_result(self, problem, self._result(problem))
+        result = self._result(problem)
+        keep_result(self, problem, result)
+        self._look_for_degenerate_components(problem, result.params)
+
+    def _look_for_degenerate_components(self, problem, params):
+        """Keep their indices and warn of them; components of classifiers have the rows of their class."""
+        if is_classifier(self):
+            return
+        rows = max(problem.summary.total_weight, float(problem.summary.n_rows))
+        tiny = self.noise_floor <= _TINY_FLOOR  # above it the floor is the user's choice
+        varying = problem.summary.deviation > 0 if tiny else None
+        found = degenerate_components(problem.kernel, params, rows, varying)
+        self._degenerate = np.array([one.number for one in found], dtype=int)
+        if found:
+            warn_user(described(found, type(self).__name__), DegenerateWarning)
+
+    @property
+    def degenerate_components_(self):
+        """Indices of the components with too few rows, or with noise at the floor, in the last fit."""
+        if not hasattr(self, "_degenerate"):
+            raise AttributeError("degenerate_components_ is known after `fit` only")
+        return self._degenerate
 
     def _result(self, problem, step=None):
         """The fitted parameters in the frame; `step` replaces the EM step over the rows."""
@@ -271,7 +297,14 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             found = progress.starts(found)
         sweep = problem.sweep_of_sample(sample)
         short = problem.with_conditionals(em_step(problem.kernel, sweep), sweep, last=1)
-        return best_start(short, map(problem.on_device, found), n_steps=SHORT_RUN, stop=relative(self.tol))
+        rows = max(float(np.sum(sample.weight)), float(len(sample)))
+        return best_start(
+            short,
+            map(problem.on_device, found),
+            n_steps=SHORT_RUN,
+            stop=relative(self.tol),
+            clean=lambda params: not is_degenerate(problem.kernel, params, rows),
+        )
 
     # -- parameters in and out ------------------------------------------------------------------------
 
