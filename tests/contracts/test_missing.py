@@ -658,37 +658,6 @@ def rows_with_holes(seed, N=50):
 
 
 @a_few_models
-@pytest.mark.parametrize("init", ["kmeans"])
-def test_weight_two_is_a_row_twice(model, init):
-    rng, X = rows_with_holes(7)
-    copies = rng.integers(1, 4, size=len(X))
-    by_weight = fitted(model, X, copies.astype(float), init=init)
-    by_copies = fitted(model, np.repeat(X, copies, axis=0), init=init)
-    assert_same(in_order(model, by_weight), in_order(model, by_copies), rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(by_weight.history_, by_copies.history_, rtol=1e-9)
-
-
-@a_few_models
-def test_weight_zero_is_a_row_absent(model):
-    rng, X = rows_with_holes(8)
-    weight = rng.uniform(0.5, 2.0, size=len(X))
-    weight[::5] = 0.0
-    kept = weight > 0
-    with_zeros, without = fitted(model, X, weight), fitted(model, X[kept], weight[kept])
-    assert_same(model.theta(with_zeros), model.theta(without), rtol=0, atol=0)
-
-
-@a_few_models
-@pytest.mark.parametrize("init", ["kmeans", "k-means++"])
-def test_order_of_rows_does_not_matter(model, init):
-    rng, X = rows_with_holes(9)
-    weight, order = rng.uniform(0.5, 2.0, size=len(X)), rng.permutation(len(X))
-    forth, back = fitted(model, X, weight, init=init), fitted(model, X[order], weight[order], init=init)
-    assert_same(in_order(model, forth), in_order(model, back), rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(forth.history_, back.history_, rtol=1e-9)
-
-
-@a_few_models
 def test_most_blocks_may_be_complete(model):
     X = rows(np.random.default_rng(13), 50, 4)
     X[3, 2] = np.nan
@@ -728,29 +697,6 @@ def test_an_offset_moves_the_means_only(model):
     assert_same(actual, expected, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(there.history_, here.history_, rtol=1e-8)
     np.testing.assert_allclose(there.impute(X + offset) - offset, here.impute(X), atol=1e-6)
-
-
-@a_few_models
-def test_the_form_of_the_rows_does_not_matter(model):
-    pandas = pytest.importorskip("pandas")
-    _, X = rows_with_holes(12)
-    X = np.round(64 * X) / 64  # float32 holds them
-    plain = fitted(model, X)
-    for form in (np.float32, np.asfortranarray, lambda X: pandas.DataFrame(X, columns=list("abcd"))):
-        other = fitted(model, form(X))
-        assert_same(in_order(model, other), in_order(model, plain), rtol=1e-6, atol=1e-7)
-        np.testing.assert_allclose(other.impute(form(X)), plain.impute(X), rtol=1e-5, atol=1e-5)
-
-
-@a_few_models
-def test_warm_start_continues(model):
-    X, weight, start = problem(model, 14, N=60)
-    whole = model.started(start, max_iter=7, tol=0.0).fit(X, sample_weight=weight)
-    parts = model.started(start, max_iter=3, tol=0.0, warm_start=True).fit(X, sample_weight=weight)
-    first = parts.history_
-    parts.set_params(max_iter=4).fit(X, sample_weight=weight)
-    assert_same(turned_to(model.theta(parts)), turned_to(model.theta(whole)))
-    np.testing.assert_allclose(np.append(first[:-1], parts.history_), whole.history_, rtol=1e-11)
 
 
 @pytest.mark.parametrize("model", MIXED, ids=str)

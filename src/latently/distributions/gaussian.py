@@ -26,6 +26,7 @@ from latently.core.block import Block
 from latently.distributions import gaussian_missing
 from latently.distributions.family import Family
 from latently.distributions.gaussian_missing import WithMissing
+from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
 
 SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms are still accurate
@@ -66,6 +67,7 @@ class FullGaussian(Family):
 
     floor: Array  # (D,)
     shared: bool = False
+    prior: Prior | None = None  # its scale is (D, D)
     isotropic = False
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
@@ -176,11 +178,22 @@ class FullGaussian(Family):
             total = xp.sum(stats.weight)
             between = xp.sum(outer * stats.weight[:, None, None], axis=0, keepdims=True)
             covariances = (stats.sum_xx - between) / total
+            if self.prior is not None:
+                K = stats.weight.shape[0]
+                covariances = self.prior.variances(covariances * total, total, K)
         else:
-            covariances = xp.where(
-                filled[:, None, None], stats.sum_xx / n[:, :, None] - outer, params.covariances
-            )
+            covariances = stats.sum_xx / n[:, :, None] - outer
+            if self.prior is not None:
+                covariances = self.prior.variances(covariances * n[:, :, None], n[:, :, None])
+            covariances = xp.where(filled[:, None, None], covariances, params.covariances)
         return FullParams(means, self.bounded(covariances))
+
+    def log_prior(self, params: FullParams) -> float:
+        """ln p of the covariances; a shared one has the pseudo-rows of all components."""
+        if self.prior is None:
+            return 0.0
+        together = params.means.shape[0] if self.shared else 1
+        return float(self.prior.log_covariances(params.covariances, together))
 
     def implied_stats(self, params: FullParams, weights: Array) -> FullStats:
         """Expected statistics under these parameters: the M-step maps them back to the parameters."""

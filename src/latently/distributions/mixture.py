@@ -52,7 +52,17 @@ class Mixture(Kernel):
     def in_main_memory(self) -> Mixture:
         held = {field.name: getattr(self.family, field.name) for field in fields(self.family)}
         arrays = {name: to_numpy(value) for name, value in held.items() if hasattr(value, "shape")}
+        if held.get("prior") is not None:
+            arrays["prior"] = replace(held["prior"], scale=to_numpy(held["prior"].scale))
         return replace(self, family=replace(self.family, **arrays))
+
+    def log_prior(self, params: MixtureParams) -> float:
+        return float(self.family.log_prior(params.components))
+
+    def of_unit_weight(self, weight: float) -> Mixture:
+        if getattr(self.family, "prior", None) is None:
+            return self
+        return replace(self, family=replace(self.family, prior=self.family.prior.times(1.0 / weight)))
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         return int(self.family.floats_per_row(K, D, missing))

@@ -6,7 +6,7 @@ components and the fitted arrays.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, fields, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,14 @@ from latently.distributions.mixture import (
     responsibilities,
 )
 from latently.estimators import criteria
-from latently.estimators.checks import check_choice, check_flag, check_integer, check_number, check_weights
+from latently.estimators.checks import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_number,
+    check_prior,
+    check_weights,
+)
 from latently.estimators.data import called, check_same_device, computed
 from latently.estimators.em import fit_em, keep_result, known_start, partial_fit
 from latently.estimators.fitted import FittedModel
@@ -39,6 +46,7 @@ from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_of
 from latently.estimators.starts import SHORT_RUN, sample_size
 from latently.mixture import starts
+from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
 from latently.mixture.structure import Structure
 
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
@@ -57,6 +65,10 @@ class MixtureEstimator(DensityMixin, IterativeEstimator):
     noise_floor : float, default=1e-6
         Lower bound of all variances, as a fraction of the feature's variance in the data (of the mean
         variance, if the variance is isotropic). The likelihood is maximised subject to this bound.
+    prior : {"auto", None} or float, default="auto"
+        How many rows the prior of each component is worth; "auto" is one. The prior keeps covariances and
+        noise variances away from zero, which prevents components that fit a few rows exactly; its scale is
+        the spread of all rows that factors leave unexplained. None is maximum likelihood.
     dtype : {"float64", "float32"}, default="float64"
         Precision of matrix products; sums are always float64.
     weights_init, subweights_init, means_init, covariances_init, loadings_init, noise_init, \
@@ -72,7 +84,8 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         Passes over the data in these steps; with "squarem" a step takes up to three (MCFA: nine).
     converged_ : bool
     history_ : ndarray of shape (n_iter + 1,)
-        Log-likelihood per row at the starting values and after every step; it never decreases.
+        Objective per row at the starting values and after every step: the log-likelihood plus the log prior,
+        which is at most zero, or the log-likelihood alone with prior=None. It never decreases.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -82,6 +95,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
     init: str = option(default="kmeans", check=check_choice, choices=starts.INITS)
     noise_floor: float = option(default=1e-6, check=check_number, least=0)
     dtype: str = option(default="float64", check=check_choice, choices=("float64", "float32"))
+    prior: Any = option(default="auto", check=check_prior)
 
     def _structure(self) -> Structure:
         """The mapping between fitted attributes and the kernel's parameters, for the current options."""
@@ -164,9 +178,23 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _problem_in(self, frame, data, summary, structure):
         structure.check_frame(frame, lambda feature: called(self, feature))
-        family = structure.family_in(frame, self._floor(summary, frame, structure))
+        floor = self._floor(summary, frame, structure)
+        family = structure.family_in(frame, floor)
+        if self.prior is not None and any(field.name == "prior" for field in fields(family)):
+            family = replace(family, prior=self._prior(family, frame, data, summary, floor))
         kernel = structure.kernel(family, self.dtype)
         return Problem(kernel, data, frame, summary, structure.n_components, self.block_size)
+
+    def _prior(self, family, frame, data, summary, floor):
+        """The prior of the family in the frame; for further rows of a fitted model, about its own noise."""
+        rows = ROWS if isinstance(self.prior, str) else float(self.prior)
+        if summary.n_rows == 0:
+            kernel, fitted = self._structure().kernel(family, self.dtype), self._fitted_model()
+            moved = kernel.moved(fitted.params, -frame.shift / frame.scale, 1.0 / frame.scale)
+            return prior_of_fitted(family, moved, rows)
+        sweep = data.sweep(frame, floats_per_row=4 * data.n_features, block_size=self.block_size)
+        variance = (summary.deviation / frame.scale) ** 2
+        return weak_prior(family, floor, variance, summary, sweep, self._structure().n_components, rows)
 
     def _check_rows(self, n_rows, structure):
         if n_rows < structure.least_rows:
@@ -217,7 +245,12 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             structure.n_components,
             self.init,
             starts.number_of_starts(
-                self.n_init, len(sample), n_features, structure.n_components, structure.start_dimensions
+                self.n_init,
+                len(sample),
+                n_features,
+                structure.n_components,
+                structure.start_dimensions,
+                structure.most_starts,
             ),
             self.random_state,
             sample,
