@@ -8,6 +8,7 @@ from latently.deep import DMCFA, DMFA
 from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.selection import Imputer
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from tests.contracts.cases import CASES
 from tests.contracts.models import ALL
@@ -33,6 +34,7 @@ CHECKED = [  # one of every class
     PCA(),
     SourceDensity(PCA(), GaussianMixture()),
     CodebookGenerator(n_groups=2, random_state=0),
+    Imputer([GaussianMixture(covariance_type="diag"), SMALL], cv=2, n_jobs=1, random_state=0),
     DMFA(**LOOSE),
     DMCFA(**LOOSE),
 ]

@@ -18,6 +18,7 @@ from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQua
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
 from latently.saved import KNOWN_CLASSES
+from latently.selection import Imputer
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 
 HERE = Path(__file__).parent
@@ -53,6 +54,7 @@ def models():
         "CodebookGenerator": CodebookGenerator(
             NMF(3, max_iter=5, random_state=0), 2, n_init=1, random_state=0
         ),
+        "Imputer": Imputer([PPCA(1), PPCA(2)], cv=2, n_jobs=1, random_state=0),
         "DMFA": DMFA(2, 2, 2, 1, **few),
         "DMCFA": DMCFA(2, 2, 2, 1, **few),
     }
