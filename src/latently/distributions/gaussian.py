@@ -57,6 +57,7 @@ class FullStats:  # every field is a sum over rows
     weight: Array  # (K,)        sum of r
     sum_x: Array  # (K, D)       sum of r x
     sum_xx: Array  # (G, D, D)   sum of r x x'
+    precision: Array | None = None  # (K,) sum of r u where rows have precisions u, which then weigh all x
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,13 @@ class FullGaussian(Family):
         )
 
     def evaluate(self, density: FullDensity, block: Block, *, rough: bool = False) -> tuple[Array, Array]:
-        """ln N(x; mu_k, Sigma_k) plus terms of the mixture in the constants (K, n), and rows for `sums`."""
+        """ln N(x; mu_k, Sigma_k) plus terms of the mixture in the constants (K, n), and rows for `sums`.
+
+        For rows with missing entries the second is -1/2 ln|2 pi Sigma_oo| (K, n), for `normalisers`.
+        """
         X = block.X
         if block.observed is not None:
-            return gaussian_missing.log_joint(density, block), X
+            return gaussian_missing.log_joint(density, block)
         xp = namespace(X)
         wide = xp.concat([X, ones((X.shape[0], 1), X)], axis=1)
         wide = xp.astype(wide, density.whitening.dtype, copy=False)
@@ -105,6 +109,12 @@ class FullGaussian(Family):
         else:
             distance = double(xp.stack([xp.vecdot(y, y, axis=-1) for y in whitened]))
         return density.constants[:, None] - 0.5 * distance, wide[:, :-1]
+
+    def normalisers(self, density: FullDensity, block: Block, latent: Array) -> Array:
+        """-1/2 ln|2 pi Sigma_oo| of the observed entries: (K, n), or (K, 1) for complete rows."""
+        if block.observed is not None:
+            return latent
+        return (density.constants - density.log_weights)[:, None]
 
     def most_per_row(self, K: int) -> float:
         """Responsibilities per row above which products over all rows are faster; measured."""
@@ -153,16 +163,17 @@ class FullGaussian(Family):
         xp = namespace(stats.weight)
         filled = stats.weight > 0
         n = xp.where(filled, stats.weight, 1.0)[:, None]
-        means = xp.where(filled[:, None], stats.sum_x / n, params.means)
+        precision = stats.weight if stats.precision is None else stats.precision
+        share = xp.where(filled, precision, 1.0)[:, None]  # n, without precisions
+        means = xp.where(filled[:, None], stats.sum_x / share, params.means)
         outer = means[:, :, None] * means[:, None, :]
         if self.shared:
             total = xp.sum(stats.weight)
-            between = xp.sum(outer * stats.weight[:, None, None], axis=0, keepdims=True)
+            between = xp.sum(outer * precision[:, None, None], axis=0, keepdims=True)
             covariances = (stats.sum_xx - between) / total
         else:
-            covariances = xp.where(
-                filled[:, None, None], stats.sum_xx / n[:, :, None] - outer, params.covariances
-            )
+            second = stats.sum_xx / n[:, :, None] - (share / n)[:, :, None] * outer
+            covariances = xp.where(filled[:, None, None], second, params.covariances)
         return FullParams(means, self.bounded(covariances))
 
     def implied_stats(self, params: FullParams, weights: Array) -> FullStats:

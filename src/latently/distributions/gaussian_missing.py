@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 _STACK_BYTES = 8_000_000  # of the matrices that are processed at once
 
 
-def log_joint(density: FullDensity, block: Block) -> Array:
-    """ln pi_k N(x_o; mu_o, Sigma_oo) (K, n)."""
+def log_joint(density: FullDensity, block: Block) -> tuple[Array, Array]:
+    """ln pi_k N(x_o; mu_o, Sigma_oo) (K, n), and -1/2 ln|2 pi Sigma_oo| (K, n)."""
     xp = namespace(block.X)
     K, G = density.means.shape[0], density.covariances.shape[0]
-    places, scores = [], []
+    places, scores, normalisers = [], [], []
     for rows, mask in _patterns(block):
         X = xp.take(block.X, rows, axis=0)
         X = xp.reshape(X, (mask.shape[0], -1, X.shape[1]))  # (patterns, rows of each, D)
         n_observed = xp.sum(mask, axis=1)[:, None]
-        by_component = []
+        by_component, constants = [], []
         for g in range(G):
             C = xp.linalg.cholesky(_stand_in(density.covariances[g, ...], mask))
             whiten = transpose(xp.linalg.inv(C))
@@ -44,16 +44,23 @@ def log_joint(density: FullDensity, block: Block) -> Array:
                 y = ((X - density.means[k, :]) * mask[:, None, :]) @ whiten
                 log_prob = constant - 0.5 * xp.vecdot(y, y, axis=-1) + density.log_weights[k]
                 by_component.append(xp.reshape(log_prob, (-1,)))
+                constants.append(xp.reshape(xp.broadcast_to(constant, log_prob.shape), (-1,)))
         places.append(rows)
         scores.append(xp.stack(by_component))
-    return _in_order(places, scores, axis=1)
+        normalisers.append(xp.stack(constants))
+    return _in_order(places, scores, axis=1), _in_order(places, normalisers, axis=1)
 
 
 def sums(density: FullDensity, block: Block, resp: Responsibilities) -> tuple[Array, Array]:
-    """Sums of r E[x] (K, D) and r E[xx'] (G, D, D) given the observed entries."""
+    """Sums of r E[x] (K, D) and r E[xx'] (G, D, D) given the observed entries.
+
+    With precisions u of rows these are r u E[x] and r E[u xx'], where u E[x] E[x]' is weighted with r u and
+    the covariance of x, which is proportional to 1 / u, with r.
+    """
     xp = namespace(block.X)
     (K, D), G = density.means.shape, density.covariances.shape[0]
     weights = resp.full()
+    plain = weights if resp.plain is None else resp.plain.full()
     sum_x, sum_xx = zeros((K, D), block.X), zeros((G, D, D), block.X)
     for rows, mask in _patterns(block):
         single = mask.shape[0] > 1  # every row has its own pattern
@@ -64,14 +71,15 @@ def sums(density: FullDensity, block: Block, resp: Responsibilities) -> tuple[Ar
                 continue
             own = xp.take(mask, chosen, axis=0) if single else mask
             r = xp.take(r, chosen)
+            s = r if resp.plain is None else xp.take(xp.take(plain[k, :], rows), chosen)
             x = xp.take(block.X, xp.take(rows, chosen), axis=0)
             x, spread = _conditional(density, k, x, own)
             sum_x[k, :] += r @ x
             part = (r[:, None] * x).T @ x
             if single:
-                part = part + xp.reshape(r @ xp.reshape(spread, (-1, D * D)), (D, D))
+                part = part + xp.reshape(s @ xp.reshape(spread, (-1, D * D)), (D, D))
             else:
-                part = part + xp.sum(r) * spread[0, ...]
+                part = part + xp.sum(s) * spread[0, ...]
             sum_xx[k if G > 1 else 0, ...] += part
     return sum_x, sum_xx
 

@@ -17,7 +17,7 @@ from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.core.drivers import best_start, em_step, relative
 from latently.core.summary import Summary
 from latently.core.tree import mapped
-from latently.distributions.mixture import drawn_rows, expected_rows, log_density, responsibilities
+from latently.distributions.mixture import log_density, responsibilities
 from latently.estimators import criteria
 from latently.estimators.checks import check_choice, check_flag, check_integer, check_number, check_weights
 from latently.estimators.data import called, check_same_device, computed
@@ -159,7 +159,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
     def _problem_in(self, frame, data, summary, structure):
         structure.check_frame(frame, lambda feature: called(self, feature))
         family = structure.family_in(frame, self._floor(summary, frame, structure))
-        kernel = structure.kernel(family, self.dtype)
+        kernel = structure.kernel_for(family, self.dtype, frame, summary)
         return Problem(kernel, data, frame, summary, structure.n_components, self.block_size)
 
     def _check_rows(self, n_rows, structure):
@@ -261,7 +261,9 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         params = self._exact_params()
         if params is None:
             return {}
-        return {name: getattr(params.components, name) for name in self._structure().exact_names}
+        structure = self._structure()
+        components = structure.gaussian(params).components
+        return {name: getattr(components, name) for name in structure.exact_names}
 
     def _set_exact_arrays(self, **given):
         structure, fitted = self._structure(), self._fitted_arrays()
@@ -275,6 +277,10 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         return moved
 
     to.__doc__ = IterativeEstimator.to.__doc__
+
+    def _gaussian_params(self):
+        """The mixture of Gaussians within the fitted parameters."""
+        return self._structure().gaussian(self._fitted_model().params)
 
     def _fitted_model(self) -> FittedModel:
         structure, fitted = self._structure(), self._fitted_arrays()
@@ -372,7 +378,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         check_is_fitted(self)
         structure = self._structure()
         K = structure.n_components
-        return K - 1 + structure.family(None).n_parameters(K, self.n_features_in_)
+        return structure.n_free_weights + structure.family(None).n_parameters(K, self.n_features_in_)
 
     bic, aic, icl = criteria.bic, criteria.aic, criteria.icl
 
@@ -411,8 +417,7 @@ def probabilities(kernel, density, frame, block):
 
 @for_method("predict")
 def most_probable(kernel, density, frame, block):
-    resp = probabilities(kernel, density, frame, block)
-    return namespace(resp).argmax(resp, axis=1)
+    return kernel.most_probable(probabilities(kernel, density, frame, block))
 
 
 @for_method("impute")
@@ -422,7 +427,7 @@ def imputed_rows(kernel, density, frame, rng, block):
         return double(block.X)
     framed = frame.enter(block)
     if rng is None:
-        values = expected_rows(kernel, density, framed)
+        values = kernel.imputed(density, framed)
     else:
-        values = like(drawn_rows(kernel, density, rng, framed), framed.X)
+        values = like(kernel.drawn(density, framed, rng), framed.X)
     return namespace(values).where(block.observed, double(block.X), values * frame.scale + frame.shift)
