@@ -2,10 +2,11 @@
 
     python benchmarks/robust.py [--quick] [--seeds 3] [--output benchmarks/results/robust.json]
 
-Every model is fitted to all rows, outliers included, without labels; `score_samples` of the same rows is compared with
-the labels: AUROC and average precision of a low density as the sign of an outlier. IsolationForest is the peer. Sizes
-of the mixtures are the same with and without `noise_component` and `tails="t"`. Data sets are read from the folder
-that `LATENTLY_DATA` names, as those of `latently.datasets` are; contaminated ones are made here.
+Every model is fitted to all rows, outliers included, without labels; `score_samples` of the same rows is
+compared with the labels: AUROC and average precision of a low density as the sign of an outlier.
+IsolationForest is the peer. Sizes of the mixtures are the same with and without `noise_component` and
+`tails="t"`. Data sets are read from the folder that `LATENTLY_DATA` names, as those of `latently.datasets`
+are; contaminated ones are made here.
 """
 
 from __future__ import annotations

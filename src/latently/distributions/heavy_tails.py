@@ -164,7 +164,7 @@ class HeavyTailed(Family):
         tail = resp.scaled(latent.rate - xp.log(0.5 * beyond) - u).weight
         by_precision = replace(resp.scaled(u), plain=resp)
         sums = self.gaussian.sums(density.gaussian, block, latent.gaussian, by_precision)
-        return HeavySums(resp.weight, sums, tail)
+        return HeavySums(resp.weight + 0.0, sums, tail)  # a copy: sums of blocks are added in place
 
     def stats(self, density: HeavyDensity, sums: HeavySums) -> HeavySums:
         gaussian = self.gaussian.stats(density.gaussian, sums.gaussian)

@@ -5,9 +5,11 @@
 
 over the box from `low` to `high`, the smallest and largest observed value of every feature; of a row with
 missing entries the product is over the observed features. The box is known, not estimated, so noise adds a
-constant to the density of a row and one parameter, pi_0. Beyond the box, where only rows that were not fitted
-can be, the same constant is used: such a row is noise, more than any within. Banfield & Raftery (1993),
-Biometrics 49. Formulas: docs/robust.md.
+constant to the density of a row and one parameter, pi_0, of at most a half: most rows are not noise.
+
+Only rows that were not fitted can lie beyond the box. Their density has no part of noise, but they are judged
+as if noise went on there: far from all components, a row is noise rather than one of the nearest component.
+Banfield & Raftery (1993), Biometrics 49. Formulas: docs/robust.md.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ from latently.distributions.mixture import (
 from latently.distributions.responsibilities import normalise, respond
 
 NOISE = -1  # the label of rows of noise
+LARGEST_SHARE = 0.5  # of noise
 _START = 0.05  # weight of the noise
+_EDGE = 1e-6  # of the width of the box, by which rows may leave it: frames round their ends
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,17 @@ class NoisyMixture(Mixture):
         """ln p(x) (n,), and posterior probabilities (K + 1, n), those of noise last."""
         xp = namespace(block.X)
         log_joint = self.family.evaluate(density.components, block)[0]
-        return normalise(xp.concat([log_joint, self.log_noise(density, block)[None, :]]))
+        log_noise = self.log_noise(density, block)
+        log_norm, resp = normalise(xp.concat([log_joint, log_noise[None, :]]))
+        low, high = density.box[0, :], density.box[1, :]
+        edge = _EDGE * (high - low)
+        outside = (block.X < low - edge) | (block.X > high + edge)
+        if block.observed is not None:
+            outside = outside & block.observed
+        outside = xp.any(outside, axis=1)
+        if bool(xp.any(outside)):
+            log_norm = xp.where(outside, normalise(log_joint)[0], log_norm)
+        return log_norm, resp
 
     def most_probable(self, resp: Array) -> Array:
         """(n,) the components with the largest posterior probabilities (n, K + 1), -1 for noise."""
@@ -120,8 +134,9 @@ class NoisyMixture(Mixture):
 
     def m_step(self, stats: Any, params: Any) -> NoisyParams:
         stepped: Any = super().m_step(stats, params)
-        there: NoisyParams = replace(stepped, noise_weight=stats.noise_weight / stats.total_weight)
-        return there
+        return _bounded(
+            replace(stepped, noise_weight=stats.noise_weight / stats.total_weight), params.weights
+        )
 
     def implied_stats(self, params: Any) -> NoisyStats:
         xp = namespace(params.weights)
@@ -138,14 +153,11 @@ class NoisyMixture(Mixture):
         if self.box is None:
             kept: NoisyParams = params
             return kept
-        rest = (1.0 - params.noise_weight) / namespace(params.weights).sum(params.weights)
-        there: NoisyParams = replace(params, weights=params.weights * rest, box=self.box)
-        return there
+        weights = (1.0 - params.noise_weight) * _shares(params.weights)
+        return _bounded(replace(params, weights=weights, box=self.box), weights)
 
     def moved(self, params: Any, shift: Array, scale: Array) -> NoisyParams:
-        xp = namespace(params.weights)
-        shares = params.weights / xp.sum(params.weights)
-        moved = self.family.moved(params.components, shares, shift, scale)
+        moved = self.family.moved(params.components, _shares(params.weights), shift, scale)
         there: NoisyParams = replace(params, components=moved, box=shift + scale * params.box)
         return there
 
@@ -161,7 +173,7 @@ class NoisyMixture(Mixture):
         weights = xp.where(before > DEAD, xp.exp(vector[:size] - xp.max(vector[:size])), 0.0)
         weights = weights / xp.sum(weights)
         components = self.family.from_vector(vector[size:], like.components)
-        return NoisyParams(weights[1:], components, weights[0], like.box)
+        return _bounded(NoisyParams(weights[1:], components, weights[0], like.box), like.weights)
 
     def from_partition(
         self, X: Floats, weight: Floats, labels: Array, means: Floats, allowed: Array | None = None
@@ -177,14 +189,13 @@ class NoisyMixture(Mixture):
         """Rows (n, D) and their components (n,), which are -1 for noise."""
         is_noise = rng.random(n_samples) < float(params.noise_weight)
         X, labels = super().sample(params, n_samples, rng)
-        X[is_noise] = self._uniform(params.box, int(is_noise.sum()), rng)
+        X[is_noise] = _uniform(params.box, int(is_noise.sum()), rng)
         return X, np.where(is_noise, NOISE, labels)
 
     def moments(self, params: Any) -> tuple[Array, Array]:
         """Mean (D,) and standard deviations (D,), noise included."""
         xp = namespace(params.weights)
-        pi = params.weights / xp.sum(params.weights)
-        mean, deviation = super().moments(replace(params, weights=pi))
+        mean, deviation = super().moments(replace(params, weights=_shares(params.weights)))
         low, high, noise = params.box[0, :], params.box[1, :], params.noise_weight
         step = noise * (0.5 * (low + high) - mean)
         variance = (1.0 - noise) * (deviation**2 + step**2)
@@ -202,8 +213,28 @@ class NoisyMixture(Mixture):
         is_noise = labels == K
         latent = self.family.evaluate(density.components, block)[1]
         rows: Floats = self.family.draw(density.components, block, latent, np.where(is_noise, 0, labels), rng)
-        rows[is_noise] = self._uniform(to_numpy(density.box), int(is_noise.sum()), rng)
+        rows[is_noise] = _uniform(to_numpy(density.box), int(is_noise.sum()), rng)
         return rows
 
-    def _uniform(self, box: Floats, n_rows: int, rng: np.random.Generator) -> Floats:
-        return rng.uniform(box[0], box[1], size=(n_rows, box.shape[1]))
+
+def _shares(weights: Array) -> Array:
+    """(K,) the weights of the components among themselves."""
+    return weights / namespace(weights).sum(weights)
+
+
+def _bounded(params: Any, before: Array) -> NoisyParams:
+    """The maximiser with noise of at most its largest share; components keep theirs among themselves.
+
+    Where no component has any weight left, their shares are those of the weights `before`.
+    """
+    there: NoisyParams = params
+    if bool(params.noise_weight <= LARGEST_SHARE):
+        return there
+    weights = params.weights if bool(namespace(before).any(params.weights > 0)) else before
+    noise_weight = 0.0 * params.noise_weight + LARGEST_SHARE
+    return replace(there, weights=(1.0 - LARGEST_SHARE) * _shares(weights), noise_weight=noise_weight)
+
+
+def _uniform(box: Floats, n_rows: int, rng: np.random.Generator) -> Floats:
+    """(n, D)"""
+    return rng.uniform(box[0], box[1], size=(n_rows, box.shape[1]))

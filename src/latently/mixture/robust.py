@@ -20,7 +20,7 @@ from latently.core.summary import Summary
 from latently.distributions import Mixture, MixtureParams
 from latently.distributions.family import Family
 from latently.distributions.heavy_tails import FEWEST_DEGREES, MOST_DEGREES, HeavyParams, HeavyTailed
-from latently.distributions.noise import NoisyMixture, NoisyParams
+from latently.distributions.noise import LARGEST_SHARE, NoisyMixture, NoisyParams
 from latently.estimators.checks import check_choice, check_flag, check_locations
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
@@ -43,8 +43,8 @@ class RobustMixture(MixtureEstimator):
         matrices). The degrees of freedom are estimated, between 1 and 10000.
     noise_component : bool, default=False
         Whether to add noise, uniform over the bounding box of the rows, for rows that fit no component. Its
-        weight is estimated. `predict` gives -1 for rows of noise, and `predict_proba` has one more column for
-        it, the last.
+        weight, of at most one half, is estimated. `predict` gives -1 for rows of noise, and `predict_proba`
+        has one more column for it, the last.
     fixed_degrees_of_freedom : bool, default=False
         Whether the degrees of freedom stay at `degrees_of_freedom_init`.
     degrees_of_freedom_init : float or array-like of shape (n_components,), optional
@@ -279,8 +279,8 @@ def check_shares(name: str, weights: Any) -> Any:
 
 
 def check_share(name: str, weight: Any) -> Any:
-    if not 0 <= weight < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, not {float(weight):.6g}")
+    if not 0 <= weight <= LARGEST_SHARE:
+        raise ValueError(f"{name} must lie between 0 and {LARGEST_SHARE:g}, not {float(weight):.6g}")
     return weight
 
 
