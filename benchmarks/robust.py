@@ -4,7 +4,8 @@
 
 Every model is fitted to all rows, outliers included, without labels; `score_samples` of the same rows is
 compared with the labels: AUROC and average precision of a low density as the sign of an outlier.
-IsolationForest is the peer. Sizes of the mixtures are the same with and without `noise_component` and
+Where the other rows come from known clusters, ARI is the agreement of the components with them, outliers left
+out. IsolationForest is the peer. Sizes of the mixtures are the same with and without `noise_component` and
 `tails="t"`. Data sets are read from the folder that `LATENTLY_DATA` names, as those of `latently.datasets`
 are; contaminated ones are made here.
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.ensemble import IsolationForest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import adjusted_rand_score, average_precision_score, roc_auc_score
 
 from latently.mixture import MCFA, MFA, MPPCA, GaussianMixture
 
@@ -36,7 +37,7 @@ WAYS = {
 def thyroid(seed):
     """3772 x 6, 93 outliers."""
     data = _read("thyroid_odds")
-    return data["X"], data["y"] == 1, {"gaussian": 4, "mfa": (4, 2)}
+    return data["X"], data["y"] == 1, {"gaussian": 4, "mfa": (4, 2)}, None
 
 
 def arrhythmia(seed):
@@ -44,7 +45,7 @@ def arrhythmia(seed):
     data = _read("arrhythmia_odds")
     X = data["X"]
     X = X[:, [np.mean(column != np.median(column)) > 0.05 for column in X.T]]
-    return (X - X.mean(axis=0)) / X.std(axis=0), data["y"] == 1, {"mfa": (2, 4), "mcfa": (2, 6)}
+    return (X - X.mean(axis=0)) / X.std(axis=0), data["y"] == 1, {"mfa": (2, 4), "mcfa": (2, 6)}, None
 
 
 def kddcup(seed):
@@ -57,36 +58,39 @@ def kddcup(seed):
     odd = rng.choice(np.flatnonzero(is_attack & rare), 60, replace=False)
     X = np.log1p(data["X_num"][np.concatenate([own, odd])])
     X = X[:, [np.mean(column != np.median(column)) > 0.05 for column in X.T]]
-    return (X - X.mean(axis=0)) / X.std(axis=0), np.arange(4060) >= 4000, {"gaussian": 4, "mfa": (4, 3)}
+    return (X - X.mean(axis=0)) / X.std(axis=0), np.arange(4060) >= 4000, {"gaussian": 4, "mfa": (4, 3)}, None
 
 
 def scattered(seed):
-    """2000 rows of 3 clusters in 10 dimensions, 60 uniform rows far around them."""
+    """1000 rows of 3 overlapping clusters in 4 dimensions, 100 uniform rows around them."""
     rng = np.random.default_rng(seed)
-    X = _clusters(rng, 2000, 10)
-    odd = rng.uniform(-12.0, 12.0, (60, 10))
-    return np.concatenate([X, odd]), np.arange(2060) >= 2000, {"gaussian": 3, "mfa": (3, 2), "mcfa": (3, 3)}
+    X, y = _clusters(rng, 1000, 4)
+    odd = rng.uniform(-15.0, 15.0, (100, 4))
+    sizes = {"gaussian": 3, "mfa": (3, 2), "mcfa": (3, 3)}
+    return np.concatenate([X, odd]), np.arange(1100) >= 1000, sizes, y
 
 
-def clustered(seed):
-    """5732 rows of 3 clusters in 10 dimensions, 71 odd rows, each at 4 to 12 standard deviations."""
+def displaced(seed):
+    """5732 rows of 3 clusters in 6 dimensions, and 71 such rows moved by 4 to 12 units in some direction."""
     rng = np.random.default_rng(seed)
-    X = _clusters(rng, 5732, 10)
-    direction = rng.normal(size=(71, 10))
+    X, y = _clusters(rng, 5732, 6)
+    direction = rng.normal(size=(71, 6))
     direction *= rng.uniform(4.0, 12.0, (71, 1)) / np.linalg.norm(direction, axis=1)[:, None]
     odd = X[rng.choice(5732, 71, replace=False)] + direction
-    return np.concatenate([X, odd]), np.arange(5803) >= 5732, {"gaussian": 3, "mfa": (3, 2), "mcfa": (3, 3)}
+    sizes = {"gaussian": 5, "mfa": (5, 2), "mcfa": (5, 4)}  # more components than clusters
+    return np.concatenate([X, odd]), np.arange(5803) >= 5732, sizes, y
 
 
-DATA = {f.__name__: f for f in (thyroid, arrhythmia, kddcup, scattered, clustered)}
+DATA = {f.__name__: f for f in (thyroid, arrhythmia, kddcup, scattered, displaced)}
 QUICK = ("scattered",)
 
 
 def _clusters(rng, N, D):
-    centres, shapes = rng.normal(scale=3.0, size=(3, D)), rng.normal(size=(3, D, 2))
+    centres, shapes = rng.normal(scale=2.5, size=(3, D)), rng.normal(size=(3, D, 2))
     labels = rng.integers(3, size=N)
     factors = rng.normal(size=(N, 2))
-    return centres[labels] + np.einsum("ndq,nq->nd", shapes[labels], factors) + rng.normal(size=(N, D)) * 0.7
+    noise = 0.7 * rng.normal(size=(N, D))
+    return centres[labels] + np.einsum("ndq,nq->nd", shapes[labels], factors) + noise, labels
 
 
 def _read(name):
@@ -108,7 +112,7 @@ def models(sizes, seed):
                 yield "MCFA", way, MCFA(*size, **settings)
 
 
-def measured(X, is_odd, model):
+def measured(X, is_odd, y, model):
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -119,6 +123,8 @@ def measured(X, is_odd, model):
         "average_precision": average_precision_score(is_odd, scores),
         "cpu_s": time.process_time() - start,
     }
+    if y is not None and hasattr(model, "weights_"):
+        found["ari"] = adjusted_rand_score(y, model.predict(X[~is_odd]))
     if hasattr(model, "noise_weight_"):
         found["noise_weight"] = float(model.noise_weight_)
     if hasattr(model, "degrees_of_freedom_"):
@@ -138,9 +144,9 @@ def main():
     for name in names:
         rows = {}
         for seed in range(1 if arguments.quick else arguments.seeds):
-            X, is_odd, sizes = DATA[name](seed)
+            X, is_odd, sizes, y = DATA[name](seed)
             for model, way, estimator in models(sizes, seed):
-                rows.setdefault((model, way), []).append(measured(X, is_odd, estimator))
+                rows.setdefault((model, way), []).append(measured(X, is_odd, y, estimator))
         for (model, way), found in rows.items():
             mean = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
             results.append({"data": name, "model": model, "way": way, **mean})

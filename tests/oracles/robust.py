@@ -134,7 +134,8 @@ def gaussian_step(X, weights, means, covs, kind, degrees=None, noise=None, sampl
         new = np.array([np.diag(np.diag(cov)) for cov in new])
     elif kind == "spherical":
         new = np.array([np.trace(cov) / len(cov) * np.eye(len(cov)) for cov in new])
-    return (N_k / total, new_means, new), _degrees(found), share_of_noise
+    weights, share_of_noise = shares(N_k, total, share_of_noise)
+    return (weights, new_means, new), _degrees(found), share_of_noise
 
 
 def mfa_step(
@@ -159,7 +160,8 @@ def mfa_step(
         new = np.array([residual.sum(axis=0) / N_k.sum()] * K)
     if isotropic:
         new = np.repeat(new.mean(axis=1)[:, None], D, axis=1)
-    return (N_k / total, new_means, new_loadings, new), _degrees(found), share_of_noise
+    weights, share_of_noise = shares(N_k, total, share_of_noise)
+    return (weights, new_means, new_loadings, new), _degrees(found), share_of_noise
 
 
 def mcfa_step(
@@ -177,7 +179,15 @@ def mcfa_step(
     A = second[q:, :q] @ np.linalg.inv(second[:q, :q])
     left = np.diag(second[q:, q:] - second[q:, :q] @ A.T)
     N_k = np.array([f[0] for f in found])
-    return (N_k / total, A, xi, Omega, left / N_k.sum()), _degrees(found), share_of_noise
+    weights, share_of_noise = shares(N_k, total, share_of_noise)
+    return (weights, A, xi, Omega, left / N_k.sum()), _degrees(found), share_of_noise
+
+
+def shares(N_k, total, share_of_noise):
+    """New weights of the components and of noise, which is at most a half."""
+    if share_of_noise is None or share_of_noise <= 0.5:
+        return N_k / total, share_of_noise
+    return 0.5 * N_k / N_k.sum(), 0.5
 
 
 def _degrees(found):

@@ -252,7 +252,7 @@ class HeavyTailed(Family):
     ) -> Floats:
         """A Gaussian draw, with its distance from the conditional mean divided by the root of a precision."""
         rows = self.gaussian.draw(density.gaussian, block, latent.gaussian, labels, rng)
-        own = np.eye(len(density.degrees))[labels]
+        own = np.eye(density.degrees.shape[0])[labels]
         means = to_numpy(self.expected(density, block, latent, like(own, block.X)))
         nu = to_numpy(density.degrees)[labels]
         distance = to_numpy(latent.distance)[labels, np.arange(len(labels))]

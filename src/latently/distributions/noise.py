@@ -99,7 +99,8 @@ class NoisyMixture(Mixture):
         log_norm, resp = normalise(xp.concat([log_joint, log_noise[None, :]]))
         low, high = density.box[0, :], density.box[1, :]
         edge = _EDGE * (high - low)
-        outside = (block.X < low - edge) | (block.X > high + edge)
+        below, above = low - edge - block.X, block.X - high - edge
+        outside = (below > 0) | (above > 0)
         if block.observed is not None:
             outside = outside & block.observed
         outside = xp.any(outside, axis=1)
