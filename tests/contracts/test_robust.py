@@ -1,5 +1,7 @@
 """Mixtures with heavy tails and with noise: densities, EM steps, draws, imputations; slow references."""
 
+from dataclasses import replace
+
 import array_api_strict
 import numpy as np
 import pytest
@@ -85,7 +87,7 @@ def test_a_step_is_the_oracles(model, way):
     X = holed if way != "noise" else X  # with noise alone both are the Gaussian steps of other weights
     new, nu, share = oracle_step(model, X, theta, degrees, noise, weight)
     starts = model.starts(theta) | extras(degrees, noise, "_init")
-    settings = {"max_iter": 1, "accelerate": None, "noise_floor": 0.0, "tol": 0.0}
+    settings = {"max_iter": 1, "accelerate": None, "noise_floor": 0.0, "prior": None, "tol": 0.0}
     K, _, q = model.shape(theta)
     fitted = model.unfitted(K, q, **starts, **options(way), **settings).fit(X, sample_weight=weight)
     expected = model.normal_form(dict(zip(theta, new, strict=True)))
@@ -101,7 +103,7 @@ def test_a_step_is_the_oracles(model, way):
 def test_one_t_component_is_the_maximum_likelihood_fit_of_scipy():
     x = stats.t(3.0, loc=2.0, scale=1.5).rvs(400, random_state=0)
     degrees, location, scale = stats.t.fit(x)
-    model = GaussianMixture(1, tails="t", tol=1e-13).fit(x[:, None])
+    model = GaussianMixture(1, tails="t", prior=None, tol=1e-13).fit(x[:, None])
     assert model.score(x[:, None]) >= stats.t(degrees, location, scale).logpdf(x).mean() - 1e-9
     np.testing.assert_allclose(model.degrees_of_freedom_, [degrees], rtol=1e-2)
     np.testing.assert_allclose(model.means_, [[location]], atol=2e-3)
@@ -144,8 +146,10 @@ def test_imputation_is_the_conditional_t(model):
     distance = r @ np.linalg.solve(covs[0][np.ix_(seen, seen)], r)
     nu = degrees[0]
     scale = np.sqrt(cov[1, 1] * (nu + distance) / (nu + 2))
-    drawn = fitted.impute(np.repeat(row[None], 3000, axis=0), sample=True, random_state=0)[:, 1]
+    drawn = fitted.impute(row[None], n_draws=3000, random_state=0)[:, 0, 1]
     assert stats.kstest((drawn - mean[1]) / scale, stats.t(nu + 2).cdf).pvalue > 1e-4
+    error = fitted.impute(row[None], return_std=True)[1][0]
+    np.testing.assert_allclose(error, [0.0, scale * stats.t(nu + 2).std(), 0.0], rtol=1e-9)
 
 
 def test_noise_imputes_the_middle_of_its_box_and_draws_from_it():
@@ -155,8 +159,12 @@ def test_noise_imputes_the_middle_of_its_box_and_draws_from_it():
     X = np.array([[8.0, np.nan], [0.0, np.nan]])
     noise = 0.5 / 20 / (0.5 / 20 + 0.5 * stats.norm.pdf(0.0))
     np.testing.assert_allclose(model.impute(X)[:, 1], [7.0, 7.0 * noise], rtol=1e-6)
-    drawn = model.impute(np.repeat(X[:1], 500, axis=0), sample=True, random_state=0)[:, 1]
-    assert stats.kstest(drawn, stats.uniform(5.0, 4.0).cdf).pvalue > 1e-4
+    drawn = model.impute(X, n_draws=1000, random_state=0)[:, :, 1]
+    assert stats.kstest(drawn[:, 0], stats.uniform(5.0, 4.0).cdf).pvalue > 1e-4
+    mean, error = model.impute(X, return_std=True)
+    np.testing.assert_allclose(mean[:, 1], [7.0, 7.0 * noise], rtol=1e-6)
+    second = noise * (49.0 + 16.0 / 12.0) + 1.0 - noise
+    np.testing.assert_allclose(error[:, 1] ** 2, [16.0 / 12.0, second - (7.0 * noise) ** 2], rtol=1e-6)
 
 
 def test_rows_beyond_the_box_are_noise_of_which_the_density_has_no_part():
@@ -267,7 +275,29 @@ def test_arrays_on_a_device_give_the_same_fit():
             expected = getattr(model, attribute)
             np.testing.assert_allclose(to_numpy(getattr(other, attribute)), expected, rtol=1e-7, atol=1e-9)
         np.testing.assert_array_equal(to_numpy(other.predict(there)), model.predict(some))
-        assert other.impute(there, sample=True, random_state=0).shape == X.shape
+        assert other.impute(there, n_draws=1, random_state=0).shape == (1, *X.shape)
+
+
+@one_of_each
+def test_a_step_with_a_prior_maximises_the_penalised_objective(model):
+    """Pseudo-rows are added to the N_k of rows, not to the sums of their precisions."""
+    theta, (degrees, _), X, _ = example(model, "t", N=25)
+    starts = model.starts(theta) | extras(degrees, None, "_init")
+    estimator = model.unfitted(2, 1, **starts, tails="t", prior=5.0)
+    problem = estimator._problem(estimator._data(X, reset=True))
+    kernel, here = problem.kernel, estimator._start(problem)[0]
+    density = kernel.prepare(here)
+    stats_here = kernel.stats(density, problem.sweep().sum(kernel.e_step, density))
+    free = replace(kernel, family=kernel.family.with_prior(None))
+    assert kernel.log_prior(here) < 0 == free.log_prior(here)
+    there, without = kernel.m_step(stats_here, here), free.m_step(stats_here, here)
+    gaussian, other = there.components.gaussian, without.components.gaussian
+    name = "covariances" if model.is_gaussian else "noise_variance"
+    n = stats_here.components.weight
+    n = n.sum() if model.common_loadings else n.reshape(-1, *[1] * (getattr(gaussian, name).ndim - 1))
+    rows = 5.0 * (2 if model.common_loadings else 1)
+    expected = (n * getattr(other, name) + rows * kernel.family.prior.scale) / (n + rows)
+    np.testing.assert_allclose(getattr(gaussian, name), expected, rtol=1e-9)
 
 
 def test_fixed_degrees_stay_and_are_not_counted():

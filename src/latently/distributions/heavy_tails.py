@@ -34,6 +34,7 @@ from scipy import special
 from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
 from latently.core.block import Block
 from latently.distributions.family import Family
+from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
 
 FEWEST_DEGREES, MOST_DEGREES = 1.0, 1e4  # bounds of the degrees of freedom; with the most, tails are normal
@@ -106,6 +107,17 @@ class HeavyTailed(Family):
     @property
     def isotropic(self) -> bool:  # type: ignore[override]
         return bool(self.gaussian.isotropic)
+
+    @property
+    def prior(self) -> Prior | None:  # type: ignore[override]
+        return self.gaussian.prior  # type: ignore[no-any-return]
+
+    def with_prior(self, prior: Prior | None) -> HeavyTailed:
+        """Of the scale matrices; the M-step of the Gaussian family knows it."""
+        return replace(self, gaussian=self.gaussian.with_prior(prior))
+
+    def log_prior(self, params: HeavyParams) -> float:
+        return float(self.gaussian.log_prior(params.gaussian))
 
     # -- densities ------------------------------------------------------------------------------------
 
@@ -235,17 +247,19 @@ class HeavyTailed(Family):
 
     def factor_covariances(self, density: HeavyDensity, latent: Distances, n_rows: int) -> Array:
         """Covariances of z given x and k (n, K, q, q): V E[1 / u], infinite where nu + d is at most two."""
-        xp = namespace(density.degrees)
-        nu = density.degrees[:, None]
-        left = nu + latent.n_observed - 2.0
-        finite = left > 0
-        scale = xp.where(finite, (nu + latent.distance) / xp.where(finite, left, 1.0), xp.inf)
         V = self.gaussian.factor_covariances(density.gaussian, latent.gaussian, n_rows)
-        return V * scale.T[:, :, None, None]
+        return V * _expected_variance(density, latent).T[:, :, None, None]
 
     def expected(self, density: HeavyDensity, block: Block, latent: Distances, resp: Array) -> Array:
         """(n, D) as in the Gaussian family: conditional means are the same."""
         return self.gaussian.expected(density.gaussian, block, latent.gaussian, resp)
+
+    def moments_given(
+        self, density: HeavyDensity, block: Block, latent: Distances, k: int
+    ) -> tuple[Array, Array]:
+        """As in the Gaussian family, with variances times E[1 / u]."""
+        mean, variance = self.gaussian.moments_given(density.gaussian, block, latent.gaussian, k)
+        return mean, variance * _expected_variance(density, latent)[k, :, None]
 
     def draw(
         self, density: HeavyDensity, block: Block, latent: Distances, labels: Array, rng: np.random.Generator
@@ -278,6 +292,15 @@ def degrees_for(mean: Floats) -> Floats:
         h = np.clip(h, 0.5 * FEWEST_DEGREES, 0.5 * MOST_DEGREES)
     degrees: Floats = 2.0 * h
     return degrees
+
+
+def _expected_variance(density: HeavyDensity, latent: Distances) -> Array:
+    """(K, n): E[1 / u | x], infinite where nu + d is at most two."""
+    xp = namespace(density.degrees)
+    nu = density.degrees[:, None]
+    left = nu + latent.n_observed - 2.0
+    finite = left > 0
+    return xp.where(finite, (nu + latent.distance) / xp.where(finite, left, 1.0), xp.inf)
 
 
 def _gap(h: Any) -> Any:

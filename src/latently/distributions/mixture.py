@@ -52,6 +52,14 @@ class Mixture(Kernel):
     def in_main_memory(self) -> Mixture:
         return replace(self, family=mapped(_as_numpy, self.family))
 
+    def log_prior(self, params: MixtureParams) -> float:
+        return float(self.family.log_prior(params.components))
+
+    def of_unit_weight(self, weight: float) -> Mixture:
+        if getattr(self.family, "prior", None) is None:
+            return self
+        return replace(self, family=self.family.with_prior(self.family.prior.times(1.0 / weight)))
+
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         return int(self.family.floats_per_row(K, D, missing))
 
@@ -176,11 +184,28 @@ class Mixture(Kernel):
         """(n, D) rows whose missing entries are their posterior means; for a block that has some."""
         return expected_rows(self, density, block)
 
-    def drawn(self, density: Any, block: Block, rng: np.random.Generator) -> Floats:
-        """(n, D) rows with missing entries sampled given the observed ones; for a block that has some."""
+    def moments_of_missing(self, density: Any, block: Block) -> tuple[Array, Array]:
+        """Means and variances (n, D) of missing entries given the observed ones; for a block that has some.
+
+        The variance is that within components and that of the means of the components, weighted with r.
+        """
+        density = self.of_family(density)
         log_joint, latent = self.family.evaluate(density, block)
-        labels = drawn_labels(to_numpy(normalise(log_joint)[1]), rng)
-        rows: Floats = self.family.draw(density, block, latent, labels, rng)
+        resp = normalise(log_joint)[1]
+        mean = self.family.expected(density, block, latent, resp.T)
+        variance = namespace(mean).zeros_like(mean)
+        for k in range(resp.shape[0]):
+            its_mean, its_variance = self.family.moments_given(density, block, latent, k)
+            variance = variance + resp[k, :, None] * (its_variance + (its_mean - mean) ** 2)
+        return mean, variance
+
+    def drawn(self, density: Any, block: Block, n_draws: int, rng: np.random.Generator) -> Floats:
+        """(n, n_draws, D) rows whose missing entries are drawn given the observed ones, if it has some."""
+        log_joint, latent = self.family.evaluate(density, block)
+        resp = to_numpy(normalise(log_joint)[1])
+        rows = np.empty((len(block), n_draws, block.X.shape[1]))
+        for i in range(n_draws):
+            rows[:, i] = self.family.draw(density, block, latent, drawn_labels(resp, rng), rng)
         return rows
 
 

@@ -208,13 +208,25 @@ class NoisyMixture(Mixture):
         middle = 0.5 * (density.box[0, :] + density.box[1, :])
         return (1.0 - noise) * expected_rows(self, density, block) + noise * middle
 
-    def drawn(self, density: NoisyDensity, block: Block, rng: np.random.Generator) -> Floats:
-        labels = drawn_labels(to_numpy(self.posterior(density, block)[1]), rng)
-        K = density.components.log_weights.shape[0]
-        is_noise = labels == K
+    def moments_of_missing(self, density: NoisyDensity, block: Block) -> tuple[Array, Array]:
+        noise = self.posterior(density, block)[1][-1, :, None]
+        mean, variance = super().moments_of_missing(density, block)
+        middle = 0.5 * (density.box[0, :] + density.box[1, :])
+        of_noise = (density.box[1, :] - density.box[0, :]) ** 2 / 12.0
+        apart = (1.0 - noise) * noise * (mean - middle) ** 2
+        mixed = (1.0 - noise) * variance + noise * of_noise + apart
+        return (1.0 - noise) * mean + noise * middle, mixed
+
+    def drawn(self, density: NoisyDensity, block: Block, n_draws: int, rng: np.random.Generator) -> Floats:
+        resp = to_numpy(self.posterior(density, block)[1])
         latent = self.family.evaluate(density.components, block)[1]
-        rows: Floats = self.family.draw(density.components, block, latent, np.where(is_noise, 0, labels), rng)
-        rows[is_noise] = _uniform(to_numpy(density.box), int(is_noise.sum()), rng)
+        rows = np.empty((len(block), n_draws, block.X.shape[1]))
+        for i in range(n_draws):
+            labels = drawn_labels(resp, rng)
+            is_noise = labels == len(resp) - 1
+            own = np.where(is_noise, 0, labels)
+            rows[:, i] = self.family.draw(density.components, block, latent, own, rng)
+            rows[is_noise, i] = _uniform(to_numpy(density.box), int(is_noise.sum()), rng)
         return rows
 
 

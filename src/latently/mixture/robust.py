@@ -150,6 +150,10 @@ class Robust(Structure):
         return self.plain.start_dimensions
 
     @property
+    def most_starts(self) -> int | None:
+        return self.plain.most_starts
+
+    @property
     def n_groups(self) -> int | None:
         return self.plain.n_groups
 
@@ -221,6 +225,9 @@ class Robust(Structure):
     def gaussian(self, params: MixtureParams) -> MixtureParams:
         components = params.components.gaussian if self.heavy else params.components
         return MixtureParams(params.weights, components)
+
+    def gaussian_family(self, family: Any) -> Any:
+        return family.gaussian if self.heavy else family
 
     def to_kernel(self, fitted: Fitted) -> MixtureParams:
         """Fitted attributes, or starting values, for which the kernel of the fit has the box."""

@@ -23,11 +23,15 @@ _FEWEST_STARTS, _MOST_STARTS = 8, 24
 _CHEAP = 400_000  # entries processed by all starts together that cost next to nothing
 
 
-def number_of_starts(n_init, n_rows, n_features, n_components, in_dimensions=None):
-    """`n_init`; with "auto" more for small data, and up to twice as many for models with two more kinds."""
+def number_of_starts(n_init, n_rows, n_features, n_components, in_dimensions=None, most=None):
+    """`n_init`; with "auto" more for small data, and up to twice as many for models with two more kinds.
+
+    At most `most`, if given.
+    """
     if n_init != "auto":
         return n_init
-    most = _MOST_STARTS if in_dimensions is None else 2 * _MOST_STARTS
+    if most is None:
+        most = _MOST_STARTS if in_dimensions is None else 2 * _MOST_STARTS
     cheap = _CHEAP // (n_rows * n_features * n_components)
     return int(min(most, max(_FEWEST_STARTS, cheap)))
 

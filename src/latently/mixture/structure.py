@@ -82,6 +82,11 @@ class Structure(Protocol):
         return None
 
     @property
+    def most_starts(self) -> int | None:
+        """How many random starts "auto" means at most, if not as many as for other mixtures."""
+        return None
+
+    @property
     def n_groups(self) -> int | None:
         """The number of equally large groups of components that labels distinguish, if any."""
         return None
@@ -131,6 +136,10 @@ class Structure(Protocol):
     def gaussian(self, params: MixtureParams) -> MixtureParams:
         """The mixture of Gaussians within the kernel's parameters."""
         return params
+
+    def gaussian_family(self, family: Any) -> Any:
+        """The family of Gaussians within the family of the components."""
+        return family
 
     def completed(self, ours: dict[str, Array], given: dict[str, Array]) -> dict[str, Array]:
         """Starting values: those given, and the computed ones for the others."""
