@@ -181,6 +181,10 @@ CASES = [
     Case("MPPCA", partial(MPPCA, 2, 1, **QUICK)),
     Case("MCFA", partial(MCFA, 2, 2, **QUICK)),
     Case("MCFA-shared", partial(MCFA, 2, 2, shared_covariance=True, **PLAIN)),
+    Case("GaussianMixture-t", partial(GaussianMixture, 2, tails="t", **QUICK)),
+    Case("MFA-noise-holes", partial(MFA, 2, 2, noise_component=True, **QUICK), holes=True),
+    Case("MPPCA-noise", partial(MPPCA, 2, 1, noise_component=True, **QUICK)),
+    Case("MCFA-t-noise", partial(MCFA, 2, 2, tails="t", noise_component=True, **QUICK)),
     Case(
         "NestedMixture",
         partial(NestedMixture, 2, 2, covariance_type="tied", **QUICK),

@@ -41,6 +41,9 @@ CHECKED = [  # one of every class
 VARIANTS = [  # that differ in code
     *(cls() for cls in (GaussianMixture, MFA, MPPCA, MCFA)),
     *(model.unfitted(2, 1, tol=1e-3) for model in ALL),
+    GaussianMixture(2, tails="t", **EM),
+    MFA(2, 1, tails="t", noise_component=True, **EM),
+    MCFA(2, 1, noise_component=True, **EM),
     NestedMixture(random_state=0, **LOOSE),
     MJFAClassifier(tol=1e-4),
     MFMClassifier(2, 2, **LOOSE),

@@ -16,6 +16,7 @@ rows). What `evaluate` returns may be overwritten.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,6 +85,10 @@ class Family(Protocol):
     def log_prior(self, params: Any) -> float:
         """The log prior density of the parameters, which is zero at its maximum and without a prior."""
         return 0.0
+
+    def with_prior(self, prior: Prior | None) -> Any:
+        """The same family with another prior."""
+        return replace(self, prior=prior)  # type: ignore[type-var]
 
     @abstractmethod
     def rounding(self, density: Any) -> float:

@@ -6,7 +6,7 @@ components and the fitted arrays.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, fields, replace
+from dataclasses import KW_ONLY, fields
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,7 @@ from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.core.drivers import best_start, em_step, relative
 from latently.core.summary import Summary
 from latently.core.tree import mapped
-from latently.distributions.mixture import (
-    drawn_rows,
-    expected_rows,
-    log_density,
-    moments_of_missing,
-    responsibilities,
-)
+from latently.distributions.mixture import log_density, responsibilities
 from latently.estimators import criteria
 from latently.estimators.checks import (
     check_choice,
@@ -206,18 +200,19 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         structure.check_frame(frame, lambda feature: called(self, feature))
         floor = self._floor(summary, frame, structure)
         family = structure.family_in(frame, floor)
-        if self.prior is not None and any(field.name == "prior" for field in fields(family)):
-            family = replace(family, prior=self._prior(family, frame, data, summary, floor))
-        kernel = structure.kernel(family, self.dtype)
+        plain = structure.gaussian_family(family)
+        if self.prior is not None and any(field.name == "prior" for field in fields(plain)):
+            family = family.with_prior(self._prior(plain, frame, data, summary, floor))
+        kernel = structure.kernel_for(family, self.dtype, frame, summary)
         return Problem(kernel, data, frame, summary, structure.n_components, self.block_size)
 
     def _prior(self, family, frame, data, summary, floor):
         """The prior of the family in the frame; for further rows of a fitted model, about its own noise."""
         rows = ROWS if isinstance(self.prior, str) else float(self.prior)
         if summary.n_rows == 0:
-            kernel, fitted = self._structure().kernel(family, self.dtype), self._fitted_model()
-            moved = kernel.moved(fitted.params, -frame.shift / frame.scale, 1.0 / frame.scale)
-            return prior_of_fitted(family, moved, rows)
+            fitted = self._fitted_model()
+            moved = fitted.kernel.moved(fitted.params, -frame.shift / frame.scale, 1.0 / frame.scale)
+            return prior_of_fitted(family, self._structure().gaussian(moved), rows)
         sweep = data.sweep(frame, floats_per_row=4 * data.n_features, block_size=self.block_size)
         variance = (summary.deviation / frame.scale) ** 2
         return weak_prior(family, floor, variance, summary, sweep, self._structure().n_components, rows)
@@ -333,7 +328,9 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         params = self._exact_params()
         if params is None:
             return {}
-        return {name: getattr(params.components, name) for name in self._structure().exact_names}
+        structure = self._structure()
+        components = structure.gaussian(params).components
+        return {name: getattr(components, name) for name in structure.exact_names}
 
     def _set_exact_arrays(self, **given):
         structure, fitted = self._structure(), self._fitted_arrays()
@@ -347,6 +344,10 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         return moved
 
     to.__doc__ = IterativeEstimator.to.__doc__
+
+    def _gaussian_params(self):
+        """The mixture of Gaussians within the fitted parameters."""
+        return self._structure().gaussian(self._fitted_model().params)
 
     def _fitted_model(self) -> FittedModel:
         structure, fitted = self._structure(), self._fitted_arrays()
@@ -447,7 +448,9 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             return (rows[:, 0, :], rows[:, 1, :]) if return_std else rows
         check_integer("n_draws", n_draws, least=1)
         if return_std:
-            raise ValueError("return_std=True needs n_draws=None: standard errors are those of the expectation")
+            raise ValueError(
+                "return_std=True needs n_draws=None: standard errors are those of the expectation"
+            )
         drawn = rows_of(self, X, drawn_tables, int(n_draws), as_generator(random_state), out=out)
         return tables_first(drawn)
 
@@ -456,7 +459,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         check_is_fitted(self)
         structure = self._structure()
         K = structure.n_components
-        return K - 1 + structure.family(None).n_parameters(K, self.n_features_in_)
+        return structure.n_free_weights + structure.family(None).n_parameters(K, self.n_features_in_)
 
     bic, aic, icl = criteria.bic, criteria.aic, criteria.icl
 
@@ -495,8 +498,7 @@ def probabilities(kernel, density, frame, block):
 
 @for_method("predict")
 def most_probable(kernel, density, frame, block):
-    resp = probabilities(kernel, density, frame, block)
-    return namespace(resp).argmax(resp, axis=1)
+    return kernel.most_probable(probabilities(kernel, density, frame, block))
 
 
 @for_method("impute")
@@ -504,7 +506,7 @@ def imputed_rows(kernel, density, frame, block):
     """Rows whose missing entries are replaced by their expectation."""
     if block.observed is None:
         return double(block.X)
-    values = expected_rows(kernel, density, frame.enter(block))
+    values = kernel.imputed(density, frame.enter(block))
     return namespace(values).where(block.observed, double(block.X), values * frame.scale + frame.shift)
 
 
@@ -514,7 +516,7 @@ def rows_with_errors(kernel, density, frame, block):
     xp, X = namespace(block.X), double(block.X)
     if block.observed is None:
         return xp.stack([X, xp.zeros_like(X)], axis=1)
-    mean, variance = moments_of_missing(kernel, density, frame.enter(block))
+    mean, variance = kernel.moments_of_missing(density, frame.enter(block))
     imputed = xp.where(block.observed, X, mean * frame.scale + frame.shift)
     return xp.stack([imputed, xp.where(block.observed, 0.0, xp.sqrt(variance) * frame.scale)], axis=1)
 
@@ -526,10 +528,14 @@ def drawn_tables(kernel, density, frame, n_draws, rng, block):
     if block.observed is None:
         return xp.broadcast_to(X, (X.shape[0], n_draws, X.shape[2])) + 0.0
     framed = frame.enter(block)
-    values = like(drawn_rows(kernel, density, n_draws, rng, framed), framed.X)
+    values = like(kernel.drawn(density, framed, n_draws, rng), framed.X)
     return xp.where(block.observed[:, None, :], X, values * frame.scale + frame.shift)
 
 
 def tables_first(drawn):
     """(n_draws, n, D) from (n, n_draws, D), of NumPy, torch or Dask."""
-    return drawn.swapaxes(0, 1) if hasattr(drawn, "swapaxes") else namespace(drawn).permute_dims(drawn, (1, 0, 2))
+    return (
+        drawn.swapaxes(0, 1)
+        if hasattr(drawn, "swapaxes")
+        else namespace(drawn).permute_dims(drawn, (1, 0, 2))
+    )
