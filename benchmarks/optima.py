@@ -1,6 +1,6 @@
 """How often a default fit finds the best optimum, and what that costs.
 
-    python benchmarks/optima.py --reference 40 --processes 16       # the best optima known, kept in optima.json
+    python benchmarks/optima.py --reference 40 --processes 16    # the best optima known, kept in optima.json
     python benchmarks/optima.py --seeds 20 --processes 16 [--data DIRECTORY] [--output FILE.json]
 
 Likelihoods of mixtures have many local maxima. For every data set and model, the reference is the best
@@ -15,13 +15,10 @@ out where the file is missing. Columns are standardised; images are given as the
 
 from __future__ import annotations
 
-import os
-
-for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_threads] = "1"  # before NumPy is imported: CPU seconds are those of one thread
-
 import argparse
 import json
+import multiprocessing
+import os
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -182,10 +179,9 @@ def restarts(task):
 
 
 def mapped(function, tasks, processes):
-    if processes == 1:
-        yield from map(function, tasks)
-        return
-    with ProcessPoolExecutor(processes) as pool:
+    """The results in order, from processes that use one thread each, so that CPU seconds tell the work."""
+    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         yield from pool.map(function, tasks)
 
 
@@ -268,7 +264,9 @@ def main():
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--data", type=Path, help="directory of the .npz files")
-    parser.add_argument("--options", default="{}", help='options of all models, as JSON: {"noise_floor": 0.01}')
+    parser.add_argument(
+        "--options", default="{}", help='options of all models, as JSON: {"noise_floor": 0.01}'
+    )
     parser.add_argument("--output", type=Path, help="write all fits to this JSON file")
     parser.add_argument("--compare", nargs="+", type=Path, help="print such files side by side; fit nothing")
     given = parser.parse_args()
