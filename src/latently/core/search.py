@@ -6,9 +6,10 @@ overtake after dozens of iterations. So few starts are dropped early, and late o
 1. All starts take a few short (plain) steps. The best few go on, always with the first start among them.
 2. They race: they take the long (accelerated) steps of the fit, round after round. A run leaves the race
    when it can hardly overtake: its objective plus the gain to be expected of it does not exceed that of the
-   best run by more than a slack. So of several runs to the same optimum one is left.
+   best run by more than a slack. So of several runs to the same optimum one is left. A run has settled when
+   less than the slack is to be expected of it; the fit itself converges further.
 3. The winner is varied: new starts near it take short steps, and the best of them race against it; then
-   those near the next winner, and so on.
+   those near the next winner, and so on, until nothing better is found.
 
 A run that gained G in a round, and whose gains shrink by a factor rho from round to round, has
 G rho / (1 - rho) still to gain. Before two rounds have passed, rho is taken to be large.
@@ -16,6 +17,7 @@ G rho / (1 - rho) still to gain. Before two rounds have passed, rho is taken to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -59,11 +61,12 @@ class Search(Generic[Params]):
         starts: Iterable[Params],
         near: Callable[[Params], Iterable[Params]] = lambda params: (),
         n_near: int = 0,
+        n_vain: int | None = None,
     ) -> tuple[Params, bool]:
         """The end of the best run, and whether the user interrupted the search.
 
-        `near(params)` yields new starts near an optimum; `n_near` of them are tried in all. A single start is
-        returned unchanged.
+        `near(params)` yields new starts near an optimum; `n_near` of them are tried in all, but no more after
+        `n_vain` times twelve in a row were in vain. A single start is returned unchanged.
         """
         starts = iter(starts)
         first, second = next(starts), next(starts, None)
@@ -74,14 +77,17 @@ class Search(Generic[Params]):
             ends = [found.short_run(start, _SHORT) for start in chain([first, second], starts)]
             others = self.different(ends[1:], ends[0])[: _RACERS - 1]
             found.race([ends[0], *others], until_decided=n_near == 0)
-            while n_near > 0:
-                starts = islice(near(found.best.params), min(n_near, _VARIANTS))
+            in_vain = 0
+            while n_near > 0 and in_vain != n_vain:
+                before, starts = found.best, islice(near(found.best.params), min(n_near, _VARIANTS))
                 tried = [found.short_run(start, _SHORT_NEAR) for start in starts]
                 if not tried:
                     break
                 n_near -= len(tried)
-                best = self.different(tried, found.best)[:_VARIANTS_RACING]
+                best = self.different(tried, before)[:_VARIANTS_RACING]
                 found.race(best, until_decided=n_near == 0)
+                gain = self.objective.improvement(before.history[-1], found.best.history[-1])
+                in_vain = 0 if gain > self.slack(before) else in_vain + 1
             return found.best.params, False
         except KeyboardInterrupt:
             if not found.ends:
@@ -103,19 +109,27 @@ class Search(Generic[Params]):
         return self.objective.better(a, b) or self.objective.better(b, a)
 
     def may_overtake(self, end: Result[Params], leader: Result[Params]) -> bool:
-        """Whether a run that has not finished may still become better than the leader, beyond the slack."""
+        """Whether a run may still become better than the leader, beyond the slack."""
+        lacks = self.objective.improvement(end.history[-1], leader.history[-1])
+        return self.expected_gain(end) > lacks + self.slack(leader)
+
+    def has_settled(self, end: Result[Params]) -> bool:
+        """Whether nothing that matters is to be gained any more."""
+        return end.converged or end.n_iter >= _LONGEST or self.expected_gain(end) <= self.slack(end)
+
+    def expected_gain(self, end: Result[Params]) -> float:
         improvement, history = self.objective.improvement, end.history
         if len(history) <= _SHORT + _ROUND:
-            return True  # it has not raced yet
+            return math.inf  # it has not raced yet
         gain = improvement(history[-1 - _ROUND], history[-1])
         shrinking = _SLOWEST
         if len(history) > _SHORT + 2 * _ROUND:
             before = improvement(history[-1 - 2 * _ROUND], history[-1 - _ROUND])
             shrinking = min(gain / before, _SLOWEST) if before > 0 else _SLOWEST
-        expected = gain * max(1.0, shrinking / (1.0 - shrinking))
-        best = leader.history[-1]
-        slack = _SLACK * max(self.objective.least_size, abs(best))
-        return expected > improvement(history[-1], best) + slack
+        return gain * max(1.0, shrinking / (1.0 - shrinking))
+
+    def slack(self, end: Result[Params]) -> float:
+        return _SLACK * max(self.objective.least_size, abs(end.history[-1]))
 
 
 class _Found(Generic[Params]):
@@ -130,14 +144,15 @@ class _Found(Generic[Params]):
         return self._run(self.search.short, State.at(start), n_steps)
 
     def race(self, racers: list[Result[Params]], *, until_decided: bool) -> None:
-        """Let runs go on until they have finished or cannot overtake; then `best` is the best so far.
+        """Let runs go on until they have settled or cannot overtake; then `best` is the best so far.
 
-        With `until_decided` the winner need not finish: the fit continues it.
+        With `until_decided` the winner need not settle: the fit continues it.
         """
         finished = [self.best] if hasattr(self, "best") else []
         while True:
-            finished += [end for end in racers if self._has_finished(end)]
-            racers = [end for end in racers if not self._has_finished(end)]
+            settled = [self.search.has_settled(end) for end in racers]
+            finished += [end for end, done in zip(racers, settled, strict=True) if done]
+            racers = [end for end, done in zip(racers, settled, strict=True) if not done]
             self.ends = [*finished, *racers]
             leader = self.search.ranked(self.ends)[0]
             racers = [end for end in racers if end is leader or self.search.may_overtake(end, leader)]
@@ -149,9 +164,6 @@ class _Found(Generic[Params]):
 
     def _longer(self, end: Result[Params]) -> Result[Params]:
         return self._run(self.search.long, end.state(), end.n_iter + _ROUND)
-
-    def _has_finished(self, end: Result[Params]) -> bool:
-        return end.converged or end.n_iter >= _LONGEST
 
     def _run(self, step: Callable[[Params], Step[Params]], state: State[Params], n: int) -> Result[Params]:
         end = run(step, state, max_iter=n, stop=self.search.stop, objective=self.search.objective)

@@ -232,7 +232,10 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
         n_first, n_near = starts.number_of_starts(self.n_init, structure.start_dimensions)
         return self._search(problem, sample).best(
-            ready(found.first(n_first)), lambda best: ready(found.near(mapped(to_numpy, best))), n_near
+            ready(found.first(n_first)),
+            lambda best: ready(found.near(mapped(to_numpy, best))),
+            n_near,
+            starts.patience(self.n_init, *sample.X.shape, structure.n_components),
         )
 
     def _search(self, problem, sample):
