@@ -192,8 +192,11 @@ class Model:
         return self.cls(*sizes, **self.options, **settings)
 
     def started(self, theta, **settings):
-        """An estimator before `fit`, with all starting values given; by plain EM if not told otherwise."""
-        settings = {"accelerate": None, **settings}
+        """An estimator before `fit`, with all starting values given.
+
+        By plain EM and maximum likelihood, as the oracle knows them, if not told otherwise.
+        """
+        settings = {"accelerate": None, "prior": None, **settings}
         K, _, q = self.shape(theta)
         return self.unfitted(K, q, **self.starts(theta), **settings)
 

@@ -225,9 +225,9 @@ def impute(folder, data, reading, missing, voice, *, draw, seed, output, force):
         for frame, values, _ in later.frames(voice, None):
             absent = np.isnan(values)
             n_imputed += int(absent.sum())
-            options = {"sample": True, "random_state": rng} if draw else {}
+            options = {"n_draws": 1, "random_state": rng} if draw else {}
             imputed = folder.model.impute(folder.record.to_frame(values), **options)
-            imputed = folder.record.from_frame(np.asarray(imputed))
+            imputed = folder.record.from_frame(np.asarray(imputed[0] if draw else imputed))
             yield _with_imputed(frame, later, absent, imputed)
 
     written = write_rows(frames(), output, force, as_object=voice.json, **later.manner)

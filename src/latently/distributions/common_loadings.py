@@ -42,6 +42,7 @@ from latently.distributions import common_loadings_missing as missing_entries
 from latently.distributions.common_loadings_missing import MissingSums, WithMissing
 from latently.distributions.family import Family
 from latently.distributions.gaussian import SMALLEST_VARIANCE, FullStats
+from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
 
 _RIDGE = 1e-12  # relative to the variance of factors, for regressions on them
@@ -134,6 +135,7 @@ class CommonLoadings(Family):
     floor: Array  # (D,)
     origin: Array | None = None  # (D,): the user's origin in the frame of the starting values
     shared: bool = False  # whether all components share one factor covariance
+    prior: Prior | None = None  # of the noise
     isotropic = False
 
     def conditionals(self) -> list[Conditional]:
@@ -282,6 +284,8 @@ class CommonLoadings(Family):
         added = slope + (residual - at_far)[:, None] * (far / norm)
         moved_mean = residual + (at_far - residual) / norm  # `added` at `far`
         noise = square - xp.sum(added * slope, axis=1) - moved_mean * residual
+        if self.prior is not None:
+            noise = self.prior.variances(noise * total, total, stats.weight.shape[0])
         return self.bounded(
             replace(
                 params,
@@ -292,6 +296,12 @@ class CommonLoadings(Family):
                 noise_variance=noise,
             )
         )
+
+    def log_prior(self, params: CommonParams) -> float:
+        """ln p of the noise, which has the pseudo-rows of all components."""
+        if self.prior is None:
+            return 0.0
+        return float(self.prior.log_variances(params.noise_variance, params.latent_means.shape[0]))
 
     def implied_stats(self, params: CommonParams, weights: Array) -> CommonStats:
         """Expected statistics under these parameters: the M-step maps them back to the parameters."""
@@ -459,6 +469,12 @@ class CommonLoadings(Family):
         z = namespace(resp).sum(resp[..., None] * self._from_anchor(density, latent), axis=1)
         return density.params.centre + z @ density.params.loadings.T
 
+    def moments_given(
+        self, density: CommonDensity, block: Block, latent: WithMissing, k: int
+    ) -> tuple[Array, Array]:
+        """Means and variances (n, D) of missing entries given the observed ones and component k."""
+        return missing_entries.moments_given(density, latent, k)
+
     def draw(
         self,
         density: CommonDensity,
@@ -569,6 +585,9 @@ class Conditional:
     def canonical(self, params: CommonParams) -> CommonParams:
         return self.family.canonical(params)
 
+    def log_prior(self, params: CommonParams) -> float:
+        return self.family.log_prior(params)
+
 
 class NoiseOnly(Conditional):
     """At fixed loadings and factors: psi becomes psi (E[u^2] / E[diag Sigma^-1])^1/2, u = Sigma^-1 (x - mu).
@@ -598,7 +617,14 @@ class NoiseOnly(Conditional):
         expected = 1.0 - xp.sum((A @ V) * A, axis=1) / psi  # psi (Sigma^-1)_dd
         sure = (residual > 0) & (expected > 0)  # beyond rounding
         ratio = xp.where(sure, residual, psi) / xp.where(sure, expected, 1.0)
-        return self.family.bounded(replace(params, noise_variance=xp.sqrt(psi) * xp.sqrt(ratio)))
+        noise = xp.sqrt(psi) * xp.sqrt(ratio)
+        if self.family.prior is not None:
+            # the maximiser of -1/2 [a psi + b / psi] and the log prior, with noise^2 = b / a
+            rows = self.family.prior.rows * stats.weight.shape[0] / total
+            a = xp.where(sure, expected, 1.0) / psi
+            b = a * noise**2 + rows * self.family.prior.scale
+            noise = 2.0 * b / (rows + xp.sqrt(rows**2 + 4.0 * a * b))
+        return self.family.bounded(replace(params, noise_variance=noise))
 
 
 class FactorsOnly(Conditional):

@@ -22,6 +22,7 @@ from latently.backend import packed
 from latently.backend.linalg import transpose
 from latently.backend.namespace import Array, Floats, namespace, to_numpy
 from latently.core.block import Block
+from latently.distributions.low_rank_missing import spread
 from latently.distributions.responsibilities import Responsibilities
 
 if TYPE_CHECKING:
@@ -175,6 +176,16 @@ def factor_covariances(density: CommonDensity, latent: WithMissing) -> Array:
     covariances = packed.unpacked(packed.inverse(latent.columns), len(latent.columns))  # (K, n, q, q)
     covariances = namespace(covariances).permute_dims(covariances, (1, 0, 2, 3))
     return density.roots @ covariances @ transpose(density.roots)
+
+
+def moments_given(density: CommonDensity, latent: WithMissing, k: int) -> tuple[Array, Array]:
+    """Means c + A z and variances (n, D) of missing entries, given component k; cov(z) = C B^-1 C'."""
+    params, root = density.params, density.roots[k, ...]
+    columns = [column[:, k, :] for column in latent.columns]
+    s = packed.backward(columns, latent.y[:, k, :])
+    z = params.latent_means[k, :] + (root @ s).T
+    variances = params.noise_variance + spread(columns, params.loadings @ root)
+    return params.centre + z @ params.loadings.T, variances
 
 
 def draw(density: CommonDensity, latent: WithMissing, labels: Array, rng: np.random.Generator) -> Floats:

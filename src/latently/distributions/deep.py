@@ -81,6 +81,10 @@ class Leaves:
     def canonical(self, params: Any) -> Any:
         return params
 
+    def log_prior(self, params: Any) -> float:
+        """That of the first layer; the layers above are kept from collapsing by `prior_rows`."""
+        return float(self.family.log_prior(params.first))
+
     def rounding(self, density: Any) -> float:
         return float(self.family.rounding(density))
 
@@ -309,6 +313,10 @@ class UncertainLeaves(Leaves):
     def _hidden_variances(self, X: Floats) -> Floats:
         """(q,) variances that the means of rows do not show; half of theirs if rows have their own."""
         return 0.5 * np.var(X, axis=0) if self.covariance is None else np.diagonal(to_numpy(self.covariance))
+
+    def log_prior(self, params: Layers) -> float:
+        """None: the pseudo-rows of the kernel take its place."""
+        return 0.0
 
     def to_vector(self, params: Layers) -> Array:
         return _layers_to_vector(params, top=self.rules.common)

@@ -36,6 +36,7 @@ from latently.distributions import low_rank_missing
 from latently.distributions.family import Family
 from latently.distributions.gaussian import SMALLEST_VARIANCE
 from latently.distributions.low_rank_missing import MissingSums, WithMissing
+from latently.distributions.prior import Prior, log_noise
 from latently.distributions.responsibilities import Entries, Responsibilities
 
 
@@ -107,6 +108,7 @@ class LowRankGaussian(Family):
     floor: Array  # (D,)
     isotropic: bool = False
     shared: bool = False
+    prior: Prior | None = None  # of the noise; equal for all features if isotropic
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """Memory per row in the kernel.
@@ -202,6 +204,12 @@ class LowRankGaussian(Family):
         (K, D), q = density.means.shape, self.n_factors
         weighted = xp.reshape(resp[:, :, None] * self.factor_means(density, latent), (len(block), K * q))
         return resp @ density.means + weighted @ xp.reshape(transpose(density.loadings), (K * q, D))
+
+    def moments_given(
+        self, density: LowRankDensity, block: Block, latent: WithMissing, k: int
+    ) -> tuple[Array, Array]:
+        """Means and variances (n, D) of missing entries given the observed ones and component k."""
+        return low_rank_missing.moments_given(density, latent, k)
 
     def draw(
         self,
@@ -310,14 +318,21 @@ class LowRankGaussian(Family):
             explained = xp.sum(explained, axis=0, keepdims=True)
         if self.isotropic:
             explained = xp.sum(explained, axis=1, keepdims=True)
-        divisor = (xp.sum(stats.weight) if self.shared else n) * (D if self.isotropic else 1)
-        psi = xp.broadcast_to((stats.sum_square - explained) / divisor, (K, D))
+        n_noise, n_features = xp.sum(stats.weight) if self.shared else n, D if self.isotropic else 1
+        psi = (stats.sum_square - explained) / (n_noise * n_features)
+        if self.prior is not None:
+            psi = self.prior.variances(psi * n_noise, n_noise, K if self.shared else 1)
+        psi = xp.broadcast_to(psi, (K, D))
         loadings = transpose(L)
         if not bool(xp.all(filled)):
             means = xp.where(filled[:, None], means, params.means)
             loadings = xp.where(filled[:, None, None], loadings, params.loadings)
             psi = xp.where(filled[:, None] | self.shared, psi, params.noise_variance)
         return self.clamped(LowRankParams(means, loadings, psi))
+
+    def log_prior(self, params: LowRankParams) -> float:
+        """ln p of the noise; shared noise has the pseudo-rows of all components."""
+        return log_noise(self.prior, params.noise_variance, self.shared)
 
     def implied_stats(self, params: LowRankParams, weights: Array) -> LowRankStats:
         """Expected statistics under these parameters: the M-step maps them back to the parameters."""

@@ -267,6 +267,26 @@ def factor_covariances(latent: WithMissing) -> Array:
     return xp.permute_dims(packed.unpacked(packed.inverse(latent.columns), q), (1, 0, 2, 3))
 
 
+def moments_given(density: LowRankDensity, latent: WithMissing, k: int) -> tuple[Array, Array]:
+    """Means mu + L m and variances psi + diag(L B^-1 L') (n, D) of missing entries, given component k."""
+    mu, L, psi = density.means[k, :], density.loadings[k, ...], density.noise[k, :]
+    if not latent.columns:
+        nothing = zeros((latent.y.shape[2], L.shape[0]), mu)
+        return mu + nothing, psi + nothing
+    columns = [column[:, k, :] for column in latent.columns]
+    z = packed.backward(columns, latent.y[:, k, :])
+    return mu + z.T @ L.T, psi + spread(columns, L)
+
+
+def spread(columns: list[Array], L: Array) -> Array:
+    """(n, D): the diagonals of L B^-1 L', for loadings (D, q) and factors of B."""
+    xp = namespace(L)
+    products = [
+        (1.0 if i == j else 2.0) * L[:, i] * L[:, j] for i, j in packed.pairs(len(columns))
+    ]  # entries off the diagonal count twice
+    return packed.inverse(columns).T @ xp.stack(products)
+
+
 def draw(density: LowRankDensity, latent: WithMissing, labels: Array, rng: np.random.Generator) -> Floats:
     """(n, D) rows sampled given the observed entries and components; only the missing entries are used."""
     mu, L, psi = (to_numpy(a)[labels] for a in (density.means, density.loadings, density.noise))

@@ -52,7 +52,17 @@ class Mixture(Kernel):
     def in_main_memory(self) -> Mixture:
         held = {field.name: getattr(self.family, field.name) for field in fields(self.family)}
         arrays = {name: to_numpy(value) for name, value in held.items() if hasattr(value, "shape")}
+        if held.get("prior") is not None:
+            arrays["prior"] = replace(held["prior"], scale=to_numpy(held["prior"].scale))
         return replace(self, family=replace(self.family, **arrays))
+
+    def log_prior(self, params: MixtureParams) -> float:
+        return float(self.family.log_prior(params.components))
+
+    def of_unit_weight(self, weight: float) -> Mixture:
+        if getattr(self.family, "prior", None) is None:
+            return self
+        return replace(self, family=replace(self.family, prior=self.family.prior.times(1.0 / weight)))
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         return int(self.family.floats_per_row(K, D, missing))
@@ -175,10 +185,27 @@ def expected_rows(kernel: Mixture, density: Any, block: Block) -> Array:
     return kernel.family.expected(density, block, latent, normalise(log_joint)[1].T)
 
 
-def drawn_rows(kernel: Mixture, density: Any, rng: np.random.Generator, block: Block) -> Floats:
-    """(n, D) rows with missing entries sampled given the observed ones; for a block that has some."""
+def moments_of_missing(kernel: Mixture, density: Any, block: Block) -> tuple[Array, Array]:
+    """Means and variances (n, D) of missing entries given the observed ones; for a block that has some.
+
+    The variance is that within components and that of the means of the components, weighted with r.
+    """
+    log_joint, latent = kernel.family.evaluate(density, block)
+    resp = normalise(log_joint)[1]
+    mean = kernel.family.expected(density, block, latent, resp.T)
+    variance = namespace(mean).zeros_like(mean)
+    for k in range(resp.shape[0]):
+        its_mean, its_variance = kernel.family.moments_given(density, block, latent, k)
+        variance = variance + resp[k, :, None] * (its_variance + (its_mean - mean) ** 2)
+    return mean, variance
+
+
+def drawn_rows(kernel: Mixture, density: Any, n_draws: int, rng: np.random.Generator, block: Block) -> Floats:
+    """(n, n_draws, D) rows with missing entries sampled given the observed ones; for a block that has some."""
     log_joint, latent = kernel.family.evaluate(density, block)
     cumulated = np.cumsum(to_numpy(normalise(log_joint)[1]), axis=0)
-    labels = np.sum(cumulated < rng.random(len(block)) * cumulated[-1], axis=0)
-    drawn: Floats = kernel.family.draw(density, block, latent, labels, rng)
+    drawn = np.empty((len(block), n_draws, block.X.shape[1]))
+    for i in range(n_draws):
+        labels = np.sum(cumulated < rng.random(len(block)) * cumulated[-1], axis=0)
+        drawn[:, i] = kernel.family.draw(density, block, latent, labels, rng)
     return drawn

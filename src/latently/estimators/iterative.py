@@ -51,7 +51,7 @@ class IterativeEstimator(BaseEstimator):
         converged or cannot overtake the best one. Mixtures try a third of the starts at first (at least 6,
         8 for MCFA) and the others near the best optimum found, with two of its components merged and one
         split. With more than 10000 rows (or 50 per component) starts use a sample of the rows. "auto" is 6
-        and {NEAR} more. One component needs one start.
+        at first and 12 near the best, and 12 more if one of these was better. One component needs one start.
     accelerate : {"squarem", None}, default="squarem"
         "squarem" takes longer steps where EM converges slowly; an iteration then takes up to three passes
         over the data (nine for MCFA, whose EM step has three parts). The likelihood never decreases, and the

@@ -27,28 +27,23 @@ from latently.estimators.randomness import as_random_state
 
 INITS = ("kmeans", "k-means++", "random")
 _REFILLS = 3  # rounds of k-means, with missing entries imputed again after each
-_AT_FIRST, _NEAR = 6, 60  # starts
-_SMALL = 10_000  # entries, times components, of data on which starts cost next to nothing
+_AT_FIRST, _NEAR = 6, 24  # starts
 _HIERARCHICAL_ROWS = 1000  # that are agglomerated, in time quadratic in their number
 _HIERARCHICAL_SCORES = 20  # principal scores in which they are
 _DISTANT = 0.05  # chance to merge two parts that share no row, relative to two that share all
 
 
-def number_of_starts(n_init, in_dimensions=None):
+def number_of_starts(n_init, in_dimensions=None, most=None):
     """How many starts are tried at first, and how many near the best optima found; `n_init` in all.
 
-    With "auto" 6, and at most 60; models that use two more kinds of starts have 2 more of the first.
+    With "auto" 6, and at most 24; models that use two more kinds of starts have 2 more of the first. With
+    `most`, "auto" is at most that many in all.
     """
     at_first = _AT_FIRST if in_dimensions is None else _AT_FIRST + 2
-    first = at_first if n_init == "auto" else min(n_init, max(at_first, n_init // 3))
-    return first, _NEAR if n_init == "auto" else n_init - first
-
-
-def patience(n_init, n_rows, n_features, n_components):
-    """How often starts near the best optimum may be in vain: with "auto" twice for small data, else once."""
-    if n_init != "auto":
-        return None
-    return 2 if n_rows * n_features * n_components < _SMALL else 1
+    if n_init == "auto":
+        return at_first, _NEAR if most is None else min(_NEAR, most - at_first)
+    first = min(n_init, max(at_first, n_init // 3))
+    return first, n_init - first
 
 
 @dataclass(frozen=True)

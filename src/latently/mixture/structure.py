@@ -72,6 +72,11 @@ class Structure(Protocol):
         return None
 
     @property
+    def most_starts(self) -> int | None:
+        """How many random starts "auto" means at most, if not as many as for other mixtures."""
+        return None
+
+    @property
     def n_groups(self) -> int | None:
         """The number of equally large groups of components that labels distinguish, if any."""
         return None
