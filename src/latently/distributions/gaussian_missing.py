@@ -84,7 +84,9 @@ def evaluate(density: FullDensity, block: Block) -> tuple[Array, WithMissing]:
     return log_prob, WithMissing(groups, filled)
 
 
-def sums(density: FullDensity, latent: WithMissing, resp: Responsibilities) -> tuple[Array, Array]:
+def sums(
+    density: FullDensity, latent: WithMissing, resp: Responsibilities
+) -> tuple[Array, Array]:
     """Sums of r E[x] (K, D) and r E[xx'] (G, D, D) given the observed entries."""
     (K, D), G = density.means.shape, density.covariances.shape[0]
     xp = namespace(density.means)

@@ -34,10 +34,7 @@ from latently.estimators.randomness import as_random_state
 from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 from latently.selection.search import side_by_side
 
-_QUICK = {
-    "tol": 1e-5,
-    "max_iter": 200,
-}  # what is left to gain by more iterations is below the noise of errors
+_QUICK = {"tol": 1e-5, "max_iter": 200}  # what is left to gain by more iterations is below the noise of errors
 _SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _FLOORS = (0.3, 0.1, 0.03, 0.01, 0.001)  # of the variances of full covariances: strong to weak shrinkage
 _FACTOR_FLOOR = 0.03
@@ -350,9 +347,7 @@ def _mixture_paths(singles: list[Candidate], n: int, D: int, seed: int) -> list[
         floor = gaussian.model.noise_floor
         few = [K for K in sizes if K * D <= n]
         paths.append([GaussianMixture(K, noise_floor=floor, **options) for K in few])
-        paths.append(
-            [GaussianMixture(K, covariance_type="tied", noise_floor=floor, **options) for K in few[:3]]
-        )
+        paths.append([GaussianMixture(K, covariance_type="tied", noise_floor=floor, **options) for K in few[:3]])
     factors, principal = best(FactorAnalysis), best(PPCA)
     pairs = [(MFA, factors, {"noise_floor": _FACTOR_FLOOR}), (MPPCA, principal, {})]
     pairs = [pair for pair in pairs if pair[1] is not None]
