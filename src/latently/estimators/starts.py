@@ -1,4 +1,4 @@
-"""How several starts are compared: by short runs on a sample of the rows."""
+"""How several starts are compared: by runs on a sample of the rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from latently.estimators.parameters import all_given
 
 SHORT_RUN = 4  # EM steps after which the better half of the starts continues
+SEARCH_TOL = 1e-6  # relative gain of an iteration below which a run of a search has converged
 
 
 def rows_for_start(n_components: int) -> int:

@@ -14,7 +14,9 @@ from sklearn.base import DensityMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, like, namespace, to_numpy
-from latently.core.drivers import best_start, em_step, relative
+from latently.core.drivers import em_step, relative
+from latently.core.search import Search
+from latently.core.squarem import squarem
 from latently.core.summary import Summary
 from latently.core.tree import mapped
 from latently.distributions.mixture import log_density, responsibilities
@@ -38,7 +40,7 @@ from latently.estimators.parameters import store
 from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_of
-from latently.estimators.starts import SHORT_RUN, sample_size
+from latently.estimators.starts import SEARCH_TOL, sample_size
 from latently.mixture import starts
 from latently.mixture.degenerate import degenerate_components, described, is_degenerate
 from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
@@ -255,24 +257,16 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
         Given by the user, from the previous fit, or our own.
         """
-        structure, n_features = self._structure(), problem.data.n_features
+        structure = self._structure()
         start, given = known_start(self, problem, structure.to_kernel, near_data, structure.means_from)
         if start is not None:
             return start, False
         here = problem.in_main_memory()
         sample, means = here.sample(), structure.start_means(given)
-        found = starts.starting_values(
+        found = starts.Starts(
             here.kernel,
             structure.n_components,
             self.init,
-            starts.number_of_starts(
-                self.n_init,
-                len(sample),
-                n_features,
-                structure.n_components,
-                structure.start_dimensions,
-                structure.most_starts,
-            ),
             self.random_state,
             sample,
             here.frame,
@@ -286,18 +280,34 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             completed = structure.to_kernel(structure.completed(ours, given))
             return near_data(here.to_frame(completed), structure.means_from)
 
-        if given:
-            found = map(with_given, found)
-        if progress:
-            found = progress.starts(found)
+        def ready(starts):
+            if given:
+                starts = map(with_given, starts)
+            return map(problem.on_device, progress.starts(starts) if progress else starts)
+
+        n_first, n_near = starts.number_of_starts(
+            self.n_init, structure.start_dimensions, structure.most_starts
+        )
+        return self._search(problem, sample).best(
+            ready(found.first(n_first)),
+            lambda best: ready(found.near(mapped(to_numpy, best))),
+            n_near,
+            n_vain=1 if self.n_init == "auto" else None,
+        )
+
+    def _search(self, problem, sample):
+        """How starts are compared: by runs on a sample of the rows."""
         sweep = problem.sweep_of_sample(sample)
-        short = problem.with_conditionals(em_step(problem.kernel, sweep), sweep, last=1)
+        step = em_step(problem.kernel, sweep)
+        short = problem.with_conditionals(step, sweep, last=1)
+        long = short
+        if self.accelerate == "squarem":
+            long = squarem(problem.with_conditionals(step, sweep), problem.kernel)
         rows = max(float(np.sum(sample.weight)), float(len(sample)))
-        return best_start(
+        return Search(
             short,
-            map(problem.on_device, found),
-            n_steps=SHORT_RUN,
-            stop=relative(self.tol),
+            long,
+            stop=relative(max(self.tol, SEARCH_TOL)),
             clean=lambda params: not is_degenerate(problem.kernel, params, rows),
         )
 

@@ -33,7 +33,10 @@ from latently.estimators.randomness import as_random_state
 from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 from latently.selection.search import side_by_side
 
-_QUICK = {"tol": 1e-4, "max_iter": 200}  # what is left to gain by more iterations is below the noise of errors
+_QUICK = {
+    "tol": 1e-4,
+    "max_iter": 200,
+}  # what is left to gain by more iterations is below the noise of errors
 _SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # numbers of factors
 _COARSE = (2, 8, 24, 64, 128)  # of PPCA at first
 _COMPONENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -42,7 +45,9 @@ _FACTOR_FLOOR = 0.03
 _MOST_FULL = 200  # features up to which full covariances are tried
 _PATIENCE = 2  # steps without a lower error after which a path ends; one for mixtures
 _WORTH = 0.998  # a step counts as better below this fraction of the error
-_NEAR = 1.05  # a model is compared on all parts, and a path goes on, if its error is below this times the lowest
+_NEAR = (
+    1.05  # a model is compared on all parts, and a path goes on, if its error is below this times the lowest
+)
 _ENOUGH = 2000  # hidden entries that are enough to compare models along a path
 _SHARE = 0.2  # of the entries hidden if no row has missing ones
 
