@@ -80,8 +80,8 @@ def test_results_are_tensors_where_the_rows_are(model, device):
     drawn, components = there.sample(7, random_state=0)
     close(drawn, here.sample(7, random_state=0)[0], device)
     assert components.device.type == device
-    filled = there.impute(T, sample=True, random_state=0)
-    close(filled, here.impute(X, sample=True, random_state=0), device)
+    filled = there.impute(T, n_draws=1, random_state=0)[0]
+    close(filled, here.impute(X, n_draws=1, random_state=0)[0], device)
     observed = ~np.isnan(X)
     np.testing.assert_array_equal(filled.cpu().numpy()[observed], X[observed])
 

@@ -59,13 +59,18 @@ class Kernel(Protocol):
         return self
 
     @property
-    def damping(self) -> float:
-        """How much to shorten the first attempt at a step that may lower the objective; zero if none does."""
-        return 0.0
+    def checked(self) -> bool:
+        """Whether steps are attempts, taken only if they do not lower the objective."""
+        return False
 
-    def damped(self, stats: Any, params: Any, damping: float) -> Any:
-        """Statistics whose step goes less far in the same direction."""
-        return stats
+    @property
+    def sure(self) -> bool:
+        """Whether `m_step` itself never lowers the objective."""
+        return True
+
+    def attempt(self, stats: Any, params: Any, caution: float) -> Any:
+        """A longer step than `m_step`, or one that `m_step` cannot take, shorter with more caution (>= 1)."""
+        return self.m_step(stats, params)
 
     def canonical(self, params: Any) -> Any:
         """The same model in its preferred coordinates; applied between steps."""

@@ -16,6 +16,7 @@ rows). What `evaluate` returns may be overwritten.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -85,6 +86,10 @@ class Family(Protocol):
         """The log prior density of the parameters, which is zero at its maximum and without a prior."""
         return 0.0
 
+    def with_prior(self, prior: Prior | None) -> Any:
+        """The same family with another prior."""
+        return replace(self, prior=prior)  # type: ignore[type-var]
+
     @abstractmethod
     def rounding(self, density: Any) -> float:
         """How much of a log density may be lost to rounding, relative to its size."""
@@ -136,6 +141,10 @@ class Family(Protocol):
     def expected(self, density: Any, block: Block, latent: Any, resp: Array) -> Array:
         """(n, D) expected rows given what was observed, averaged over components."""
         raise NotImplementedError(f"{type(self).__name__} cannot impute missing entries")
+
+    def moments_given(self, density: Any, block: Block, latent: Any, k: int) -> tuple[Array, Array]:
+        """Means and variances (n, D) of missing entries, given the observed ones and component k."""
+        raise NotImplementedError(f"{type(self).__name__} has no standard errors of imputed entries")
 
     def draw(
         self, density: Any, block: Block, latent: Any, labels: Array, rng: np.random.Generator

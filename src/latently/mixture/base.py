@@ -6,7 +6,7 @@ components and the fitted arrays.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, fields, replace
+from dataclasses import KW_ONLY, fields
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,12 @@ from sklearn.base import DensityMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, like, namespace, to_numpy
-from latently.core.drivers import best_start, em_step, relative
+from latently.core.drivers import em_step, relative
+from latently.core.search import Search
+from latently.core.squarem import squarem
 from latently.core.summary import Summary
 from latently.core.tree import mapped
-from latently.distributions.mixture import drawn_rows, expected_rows, log_density, responsibilities
+from latently.distributions.mixture import log_density, responsibilities
 from latently.estimators import criteria
 from latently.estimators.checks import (
     check_choice,
@@ -38,7 +40,7 @@ from latently.estimators.parameters import store
 from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_of
-from latently.estimators.starts import SHORT_RUN, sample_size
+from latently.estimators.starts import SEARCH_TOL, sample_size
 from latently.mixture import starts
 from latently.mixture.degenerate import degenerate_components, described, is_degenerate
 from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
@@ -200,18 +202,19 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         structure.check_frame(frame, lambda feature: called(self, feature))
         floor = self._floor(summary, frame, structure)
         family = structure.family_in(frame, floor)
-        if self.prior is not None and any(field.name == "prior" for field in fields(family)):
-            family = replace(family, prior=self._prior(family, frame, data, summary, floor))
-        kernel = structure.kernel(family, self.dtype)
+        plain = structure.gaussian_family(family)
+        if self.prior is not None and any(field.name == "prior" for field in fields(plain)):
+            family = family.with_prior(self._prior(plain, frame, data, summary, floor))
+        kernel = structure.kernel_for(family, self.dtype, frame, summary)
         return Problem(kernel, data, frame, summary, structure.n_components, self.block_size)
 
     def _prior(self, family, frame, data, summary, floor):
         """The prior of the family in the frame; for further rows of a fitted model, about its own noise."""
         rows = ROWS if isinstance(self.prior, str) else float(self.prior)
         if summary.n_rows == 0:
-            kernel, fitted = self._structure().kernel(family, self.dtype), self._fitted_model()
-            moved = kernel.moved(fitted.params, -frame.shift / frame.scale, 1.0 / frame.scale)
-            return prior_of_fitted(family, moved, rows)
+            fitted = self._fitted_model()
+            moved = fitted.kernel.moved(fitted.params, -frame.shift / frame.scale, 1.0 / frame.scale)
+            return prior_of_fitted(family, self._structure().gaussian(moved), rows)
         sweep = data.sweep(frame, floats_per_row=4 * data.n_features, block_size=self.block_size)
         variance = (summary.deviation / frame.scale) ** 2
         return weak_prior(family, floor, variance, summary, sweep, self._structure().n_components, rows)
@@ -254,19 +257,16 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
         Given by the user, from the previous fit, or our own.
         """
-        structure, n_features = self._structure(), problem.data.n_features
+        structure = self._structure()
         start, given = known_start(self, problem, structure.to_kernel, near_data, structure.means_from)
         if start is not None:
             return start, False
         here = problem.in_main_memory()
         sample, means = here.sample(), structure.start_means(given)
-        found = starts.starting_values(
+        found = starts.Starts(
             here.kernel,
             structure.n_components,
             self.init,
-            starts.number_of_starts(
-                self.n_init, len(sample), n_features, structure.n_components, structure.start_dimensions
-            ),
             self.random_state,
             sample,
             here.frame,
@@ -280,18 +280,34 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             completed = structure.to_kernel(structure.completed(ours, given))
             return near_data(here.to_frame(completed), structure.means_from)
 
-        if given:
-            found = map(with_given, found)
-        if progress:
-            found = progress.starts(found)
+        def ready(starts):
+            if given:
+                starts = map(with_given, starts)
+            return map(problem.on_device, progress.starts(starts) if progress else starts)
+
+        n_first, n_near = starts.number_of_starts(
+            self.n_init, structure.start_dimensions, structure.most_starts
+        )
+        return self._search(problem, sample).best(
+            ready(found.first(n_first)),
+            lambda best: ready(found.near(mapped(to_numpy, best))),
+            n_near,
+            n_vain=1 if self.n_init == "auto" else None,
+        )
+
+    def _search(self, problem, sample):
+        """How starts are compared: by runs on a sample of the rows."""
         sweep = problem.sweep_of_sample(sample)
-        short = problem.with_conditionals(em_step(problem.kernel, sweep), sweep, last=1)
+        step = em_step(problem.kernel, sweep)
+        short = problem.with_conditionals(step, sweep, last=1)
+        long = short
+        if self.accelerate == "squarem":
+            long = squarem(problem.with_conditionals(step, sweep), problem.kernel)
         rows = max(float(np.sum(sample.weight)), float(len(sample)))
-        return best_start(
+        return Search(
             short,
-            map(problem.on_device, found),
-            n_steps=SHORT_RUN,
-            stop=relative(self.tol),
+            long,
+            stop=relative(max(self.tol, SEARCH_TOL)),
             clean=lambda params: not is_degenerate(problem.kernel, params, rows),
         )
 
@@ -322,7 +338,9 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         params = self._exact_params()
         if params is None:
             return {}
-        return {name: getattr(params.components, name) for name in self._structure().exact_names}
+        structure = self._structure()
+        components = structure.gaussian(params).components
+        return {name: getattr(components, name) for name in structure.exact_names}
 
     def _set_exact_arrays(self, **given):
         structure, fitted = self._structure(), self._fitted_arrays()
@@ -336,6 +354,10 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         return moved
 
     to.__doc__ = IterativeEstimator.to.__doc__
+
+    def _gaussian_params(self):
+        """The mixture of Gaussians within the fitted parameters."""
+        return self._structure().gaussian(self._fitted_model().params)
 
     def _fitted_model(self) -> FittedModel:
         structure, fitted = self._structure(), self._fitted_arrays()
@@ -403,37 +425,51 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         drawn = fitted.kernel.sample(mapped(to_numpy, fitted.params), n_samples, as_generator(random_state))
         return tuple(like(array, fitted.place) for array in drawn)
 
-    def impute(self, X, *, sample=False, random_state=None, out=None):
-        """Impute missing entries, given the observed ones.
+    def impute(self, X, *, n_draws=None, return_std=False, random_state=None, out=None):
+        """Impute missing entries by their expectation given the observed ones, or by draws.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path or blocks
             Rows with NaN in the entries to be imputed.
-        sample : bool, default=False
-            Whether to draw missing entries from their conditional distribution instead of using its mean.
-            Several draws show the uncertainty of the imputation.
+        n_draws : int, optional
+            Multiple imputation: the number of completed tables, in each of which missing entries are drawn
+            from their conditional distribution instead of being replaced by its mean.
+        return_std : bool, default=False
+            Whether to return standard errors as well: the standard deviation of each missing entry given the
+            observed ones, zero where observed. It includes the uncertainty about the component and takes the
+            fitted parameters as known.
         random_state : int, Generator, RandomState or None
             Seed of the draws.
         out : path of a .npy file, optional
-            As for `score_samples`.
+            As for `score_samples`. With `n_draws` the file has shape (n_samples, n_draws, n_features); with
+            `return_std` it has shape (n_samples, 2, n_features).
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            Observed entries are unchanged.
+            Observed entries are unchanged. With `n_draws`, of shape (n_draws, n_samples, n_features); with
+            `return_std`, two arrays: imputed rows and standard errors.
         """
-        check_flag("sample", sample)
+        check_flag("return_std", return_std)
         check_is_fitted(self)
-        rng = as_generator(random_state) if sample else None
-        return rows_of(self, X, imputed_rows, rng, out=out)
+        if n_draws is None:
+            rows = rows_of(self, X, rows_with_errors if return_std else imputed_rows, out=out)
+            return (rows[:, 0, :], rows[:, 1, :]) if return_std else rows
+        check_integer("n_draws", n_draws, least=1)
+        if return_std:
+            raise ValueError(
+                "return_std=True needs n_draws=None: standard errors are those of the expectation"
+            )
+        drawn = rows_of(self, X, drawn_tables, int(n_draws), as_generator(random_state), out=out)
+        return tables_first(drawn)
 
     def n_parameters(self):
         """Number of free parameters of the fitted density."""
         check_is_fitted(self)
         structure = self._structure()
         K = structure.n_components
-        return K - 1 + structure.family(None).n_parameters(K, self.n_features_in_)
+        return structure.n_free_weights + structure.family(None).n_parameters(K, self.n_features_in_)
 
     bic, aic, icl = criteria.bic, criteria.aic, criteria.icl
 
@@ -472,18 +508,44 @@ def probabilities(kernel, density, frame, block):
 
 @for_method("predict")
 def most_probable(kernel, density, frame, block):
-    resp = probabilities(kernel, density, frame, block)
-    return namespace(resp).argmax(resp, axis=1)
+    return kernel.most_probable(probabilities(kernel, density, frame, block))
 
 
 @for_method("impute")
-def imputed_rows(kernel, density, frame, rng, block):
-    """Rows whose missing entries are replaced by their expectation or, given a generator, by a draw."""
+def imputed_rows(kernel, density, frame, block):
+    """Rows whose missing entries are replaced by their expectation."""
     if block.observed is None:
         return double(block.X)
-    framed = frame.enter(block)
-    if rng is None:
-        values = expected_rows(kernel, density, framed)
-    else:
-        values = like(drawn_rows(kernel, density, rng, framed), framed.X)
+    values = kernel.imputed(density, frame.enter(block))
     return namespace(values).where(block.observed, double(block.X), values * frame.scale + frame.shift)
+
+
+@for_method("impute")
+def rows_with_errors(kernel, density, frame, block):
+    """(n, 2, D) imputed rows, and the standard deviations of missing entries given the observed ones."""
+    xp, X = namespace(block.X), double(block.X)
+    if block.observed is None:
+        return xp.stack([X, xp.zeros_like(X)], axis=1)
+    mean, variance = kernel.moments_of_missing(density, frame.enter(block))
+    imputed = xp.where(block.observed, X, mean * frame.scale + frame.shift)
+    return xp.stack([imputed, xp.where(block.observed, 0.0, xp.sqrt(variance) * frame.scale)], axis=1)
+
+
+@for_method("impute")
+def drawn_tables(kernel, density, frame, n_draws, rng, block):
+    """(n, n_draws, D) rows whose missing entries are drawn."""
+    xp, X = namespace(block.X), double(block.X)[:, None, :]
+    if block.observed is None:
+        return xp.broadcast_to(X, (X.shape[0], n_draws, X.shape[2])) + 0.0
+    framed = frame.enter(block)
+    values = like(kernel.drawn(density, framed, n_draws, rng), framed.X)
+    return xp.where(block.observed[:, None, :], X, values * frame.scale + frame.shift)
+
+
+def tables_first(drawn):
+    """(n_draws, n, D) from (n, n_draws, D), of NumPy, torch or Dask."""
+    return (
+        drawn.swapaxes(0, 1)
+        if hasattr(drawn, "swapaxes")
+        else namespace(drawn).permute_dims(drawn, (1, 0, 2))
+    )
