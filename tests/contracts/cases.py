@@ -210,7 +210,12 @@ CASES = [
         partial(CodebookGenerator, VectorQuantizer(6, n_init=1, random_state=0), 2, n_init=1, random_state=0),
         **IN_MEMORY,
     ),
-    Case("Imputer", partial(Imputer, [PPCA(1, **QUICK), MFA(2, 1, **QUICK)], **CHOOSING), holes=True, **IN_MEMORY),
+    Case(
+        "Imputer",
+        partial(Imputer, [PPCA(1, **QUICK), MFA(2, 1, **QUICK)], **CHOOSING),
+        holes=True,
+        **IN_MEMORY,
+    ),
     Case("DMFA", partial(DMFA, 2, 2, 2, 1, **QUICK), layered=True, turned=True),
     Case("DMFA-tuned", partial(DMFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True, turned=True),
     Case("DMCFA", partial(DMCFA, 2, 2, 2, 1, **PLAIN), layered=True),

@@ -143,9 +143,7 @@ class FullGaussian(Family):
         sums = _about_origin(resp.weight, density.means, double(xp.stack(first)), double(xp.stack(second)))
         return FullStats(resp.weight, *sums)
 
-    def expected(
-        self, density: FullDensity, block: Block, latent: Array | WithMissing, resp: Array
-    ) -> Array:
+    def expected(self, density: FullDensity, block: Block, latent: Array | WithMissing, resp: Array) -> Array:
         """(n, D) the posterior mean of x, which equals x where it is observed."""
         if not isinstance(latent, WithMissing):
             return block.X

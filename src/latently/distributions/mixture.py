@@ -200,10 +200,8 @@ def moments_of_missing(kernel: Mixture, density: Any, block: Block) -> tuple[Arr
     return mean, variance
 
 
-def drawn_rows(
-    kernel: Mixture, density: Any, n_draws: int, rng: np.random.Generator, block: Block
-) -> Floats:
-    """(n, n_draws, D) rows with missing entries sampled given the observed ones; for a block that has some."""
+def drawn_rows(kernel: Mixture, density: Any, n_draws: int, rng: np.random.Generator, block: Block) -> Floats:
+    """(n, n_draws, D) rows with missing entries drawn given the observed ones; for a block that has some."""
     log_joint, latent = kernel.family.evaluate(density, block)
     cumulated = np.cumsum(to_numpy(normalise(log_joint)[1]), axis=0)
     drawn = np.empty((len(block), n_draws, block.X.shape[1]))

@@ -414,7 +414,9 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             return (rows[:, 0, :], rows[:, 1, :]) if return_std else rows
         check_integer("n_draws", n_draws, least=1)
         if return_std:
-            raise ValueError("return_std=True needs n_draws=None: standard errors are those of the expectation")
+            raise ValueError(
+                "return_std=True needs n_draws=None: standard errors are those of the expectation"
+            )
         drawn = rows_of(self, X, drawn_tables, int(n_draws), as_generator(random_state), out=out)
         return tables_first(drawn)
 
@@ -499,4 +501,8 @@ def drawn_tables(kernel, density, frame, n_draws, rng, block):
 
 def tables_first(drawn):
     """(n_draws, n, D) from (n, n_draws, D), of NumPy, torch or Dask."""
-    return drawn.swapaxes(0, 1) if hasattr(drawn, "swapaxes") else namespace(drawn).permute_dims(drawn, (1, 0, 2))
+    return (
+        drawn.swapaxes(0, 1)
+        if hasattr(drawn, "swapaxes")
+        else namespace(drawn).permute_dims(drawn, (1, 0, 2))
+    )

@@ -115,7 +115,7 @@ def impute(
         list[str],
         typer.Argument(
             metavar="[MODEL] DATA",
-            help="A folder that fit or select wrote, and a table; a table alone to have a model chosen for it.",
+            help="A folder that fit or select wrote, and a table; a table alone to choose a model for it.",
         ),
     ],
     *,
@@ -144,7 +144,9 @@ def impute(
                 paths[0], output="", seed=seed, missing=list(read.missing or ()), reading=reading
             )
             imputer, record = fitting.chosen_imputer(request, voice)
-            facts.update(model=str(imputer.best_), error=imputer.best_score_, of_means=imputer.baseline_score_)
+            facts.update(
+                model=str(imputer.best_), error=imputer.best_score_, of_means=imputer.baseline_score_
+            )
             return using.Folder(None, imputer.best_, record)
 
         n_rows, records, n_imputed = using.impute(
