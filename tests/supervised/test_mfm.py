@@ -18,7 +18,12 @@ from tests.oracles import mfm as oracle
 
 ATTRIBUTES = ("weights", "means", "loadings", "noise_variance", "coef", "intercept")
 STARTS = ("weights_init", "means_init", "loadings_init", "noise_init", "coef_init", "intercept_init")
-EXACT = {"accelerate": None, "noise_floor": 0.0, "tol": 0.0}  # max_iter=n is exactly n EM steps
+EXACT = {
+    "unlabelled_weight": 1.0,
+    "accelerate": None,
+    "noise_floor": 0.0,
+    "tol": 0.0,
+}  # max_iter=n is exactly n EM steps
 SIZES = [(1, 1, 2, 2), (1, 3, 4, 2), (2, 2, 3, 2), (3, 1, 4, 2), (1, 2, 2, 4), (2, 2, 4, 3), (3, 3, 5, 3)]
 every_size = pytest.mark.parametrize("size", SIZES, ids=lambda size: "L{}-d{}-D{}-C{}".format(*size))
 holed_or_not = pytest.mark.parametrize("holed", [False, True], ids=["", "holed"])

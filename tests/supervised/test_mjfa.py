@@ -14,8 +14,23 @@ from latently.mixture import MCFA
 from latently.supervised import MJFAClassifier
 from tests.oracles import mjfa as oracle
 
-EXACT = {"noise_floor": 0.0, "tol": 0.0, "accelerate": None}  # max_iter=n runs exactly n EM steps
-SHORT = {"max_iter": 8, "tol": 0.0, "n_init": 2, "random_state": 0}
+EXACT = {
+    "shrinkage": None,
+    "temperature": None,
+    "unlabelled_weight": 1.0,
+    "noise_floor": 0.0,
+    "tol": 0.0,
+    "accelerate": None,
+}  # max_iter=n runs exactly n EM steps
+SHORT = {
+    "shrinkage": None,
+    "temperature": None,
+    "unlabelled_weight": 1.0,
+    "max_iter": 8,
+    "tol": 0.0,
+    "n_init": 2,
+    "random_state": 0,
+}
 STARTS = {  # fitted attributes, and what gives them starting values
     "class_prior": "class_prior_init",
     "weights": "weights_init",
