@@ -29,6 +29,7 @@ KNOWN_CLASSES = {
     "PCA": "latently.factorization",
     "SourceDensity": "latently.generate",
     "CodebookGenerator": "latently.generate",
+    "Imputer": "latently.selection",
 }
 
 

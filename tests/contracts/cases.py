@@ -20,6 +20,7 @@ from latently.deep import DMCFA, DMFA
 from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.selection import Imputer
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from tests.contracts.models import rows
 
@@ -168,6 +169,7 @@ QUICK = {"max_iter": 8, "tol": 0.0, "n_init": 1, "random_state": 0}
 PLAIN = {**QUICK, "accelerate": None}  # where an accelerated iteration is up to nine passes
 CLASSES = {"objective": joint_log_likelihood}
 IN_MEMORY = {"sources": frozenset()}
+CHOOSING = {"cv": 2, "n_jobs": 1, "random_state": 0}
 CASES = [
     Case("GaussianMixture", partial(GaussianMixture, 2, **QUICK)),
     Case("GaussianMixture-spherical", partial(GaussianMixture, 2, covariance_type="spherical", **QUICK)),
@@ -179,6 +181,10 @@ CASES = [
     Case("MPPCA", partial(MPPCA, 2, 1, **QUICK)),
     Case("MCFA", partial(MCFA, 2, 2, **QUICK)),
     Case("MCFA-shared", partial(MCFA, 2, 2, shared_covariance=True, **PLAIN)),
+    Case("GaussianMixture-t", partial(GaussianMixture, 2, tails="t", **QUICK)),
+    Case("MFA-noise-holes", partial(MFA, 2, 2, noise_component=True, **QUICK), holes=True),
+    Case("MPPCA-noise", partial(MPPCA, 2, 1, noise_component=True, **QUICK)),
+    Case("MCFA-t-noise", partial(MCFA, 2, 2, tails="t", noise_component=True, **QUICK)),
     Case(
         "NestedMixture",
         partial(NestedMixture, 2, 2, covariance_type="tied", **QUICK),
@@ -206,6 +212,12 @@ CASES = [
     Case(
         "CodebookGenerator",
         partial(CodebookGenerator, VectorQuantizer(6, n_init=1, random_state=0), 2, n_init=1, random_state=0),
+        **IN_MEMORY,
+    ),
+    Case(
+        "Imputer",
+        partial(Imputer, [PPCA(1, **QUICK), MFA(2, 1, **QUICK)], **CHOOSING),
+        holes=True,
         **IN_MEMORY,
     ),
     Case("DMFA", partial(DMFA, 2, 2, 2, 1, **QUICK), layered=True, turned=True),

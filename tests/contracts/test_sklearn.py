@@ -8,6 +8,7 @@ from latently.deep import DMCFA, DMFA
 from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.selection import Imputer
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from tests.contracts.cases import CASES
 from tests.contracts.models import ALL
@@ -33,12 +34,16 @@ CHECKED = [  # one of every class
     PCA(),
     SourceDensity(PCA(), GaussianMixture()),
     CodebookGenerator(n_groups=2, random_state=0),
+    Imputer([GaussianMixture(covariance_type="diag"), SMALL], cv=2, n_jobs=1, random_state=0),
     DMFA(**LOOSE),
     DMCFA(**LOOSE),
 ]
 VARIANTS = [  # that differ in code
     *(cls() for cls in (GaussianMixture, MFA, MPPCA, MCFA)),
     *(model.unfitted(2, 1, tol=1e-3) for model in ALL),
+    GaussianMixture(2, tails="t", **EM),
+    MFA(2, 1, tails="t", noise_component=True, **EM),
+    MCFA(2, 1, noise_component=True, **EM),
     NestedMixture(random_state=0, **LOOSE),
     MJFAClassifier(tol=1e-4),
     MFMClassifier(2, 2, **LOOSE),

@@ -15,10 +15,9 @@ from latently.supervised import MJFAClassifier
 from tests.oracles import mjfa as oracle
 
 EXACT = {
-    "shrinkage": None,
-    "temperature": None,
-    "unlabelled_weight": 1.0,
     "noise_floor": 0.0,
+    "prior": None,
+    "temperature": None,
     "tol": 0.0,
     "accelerate": None,
 }  # max_iter=n runs exactly n EM steps
@@ -261,7 +260,7 @@ def test_the_likelihood_never_falls(seed, accelerate):
     )
     prior = rng.dirichlet(np.full(C, 5.0)) if fixed else None
     settings = {"class_prior": prior, "shared_covariance": bool(shared), "accelerate": accelerate}
-    model = MJFAClassifier(K, q, **{**SHORT, "max_iter": 12}, **settings)
+    model = MJFAClassifier(K, q, **{**SHORT, "max_iter": 12}, **settings, prior=None)
     model.fit(X, y, sample_weight=weight)
     assert len(model.history_) > 1
     assert np.all(np.diff(model.history_) >= -1e-9 * np.abs(model.history_[1:]))
@@ -550,7 +549,7 @@ def test_classes_that_come_later(data):
 
 def test_mini_batches(data, fitted):
     X, y, _, _ = data
-    model = MJFAClassifier(2, 2, batch_size=30, **{**SHORT, "max_iter": 30}).fit(X, y)
+    model = MJFAClassifier(2, 2, batch_size=30, prior=None, **{**SHORT, "max_iter": 30}).fit(X, y)
     expected = oracle.objective(X, y, *parameters(model).values())
     assert model.history_[-1] == pytest.approx(expected, rel=1e-6)
     assert model.history_[-1] > fitted.history_[-1] - 0.2

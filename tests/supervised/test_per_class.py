@@ -50,7 +50,7 @@ names = np.array(["ash", "birch", "cedar"])[y]
 
 
 def test_posteriors_by_hand():
-    model = separate(GaussianMixture(noise_floor=0)).fit(X, names)
+    model = separate(GaussianMixture(noise_floor=0, prior=None)).fit(X, names)
     joint = []
     for label in np.unique(names):
         rows = X[names == label]
@@ -67,7 +67,7 @@ def test_posteriors_by_hand():
 
 def test_one_gaussian_for_each_class_is_quadratic_discriminant_analysis():
     theirs = QuadraticDiscriminantAnalysis(store_covariance=True).fit(X, y)
-    ours = separate(GaussianMixture(noise_floor=0)).fit(X, y)
+    ours = separate(GaussianMixture(noise_floor=0, prior=None)).fit(X, y)
     for density, covariance in zip(ours.densities_, theirs.covariance_, strict=True):
         density.covariances_ = covariance[None]  # their divisor is n or n - 1, by the version
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-8, atol=1e-12)
@@ -77,7 +77,9 @@ def test_one_gaussian_for_each_class_is_quadratic_discriminant_analysis():
 def test_a_diagonal_gaussian_for_each_class_is_naive_bayes():
     prior = [0.5, 0.2, 0.3]
     theirs = GaussianNB(priors=prior, var_smoothing=0).fit(X, y)
-    ours = separate(GaussianMixture(covariance_type="diag", noise_floor=0), class_prior=prior).fit(X, y)
+    ours = separate(
+        GaussianMixture(covariance_type="diag", noise_floor=0, prior=None), class_prior=prior
+    ).fit(X, y)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-8, atol=1e-12)
 
 

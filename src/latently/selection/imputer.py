@@ -13,7 +13,6 @@ for PPCA and MPPCA.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from time import perf_counter
@@ -34,13 +33,22 @@ from latently.estimators.randomness import as_random_state
 from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 from latently.selection.search import side_by_side
 
-_QUICK = {"tol": 1e-5, "max_iter": 200}  # what is left to gain by more iterations is below the noise of errors
-_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_QUICK = {
+    "tol": 1e-4,
+    "max_iter": 200,
+}  # what is left to gain by more iterations is below the noise of errors
+_SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # numbers of factors
+_COARSE = (2, 8, 24, 64, 128)  # of PPCA at first
+_COMPONENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 _FLOORS = (0.3, 0.1, 0.03, 0.01, 0.001)  # of the variances of full covariances: strong to weak shrinkage
 _FACTOR_FLOOR = 0.03
 _MOST_FULL = 200  # features up to which full covariances are tried
-_PATIENCE = 2  # steps without a lower error after which a path ends
+_PATIENCE = 2  # steps without a lower error after which a path ends; one for mixtures
 _WORTH = 0.998  # a step counts as better below this fraction of the error
+_NEAR = (
+    1.05  # a model is compared on all parts, and a path goes on, if its error is below this times the lowest
+)
+_ENOUGH = 2000  # hidden entries that are enough to compare models along a path
 _SHARE = 0.2  # of the entries hidden if no row has missing ones
 
 
@@ -58,6 +66,27 @@ class Candidate:
     def sortable(self) -> float:
         return float(self.error) if np.isfinite(self.error) else np.inf
 
+    @property
+    def name(self) -> str:
+        """The model in a few words, such as MFA(2, 4)."""
+        return name_of(self.model)
+
+
+def name_of(model: Any) -> str:
+    """A model in a few words: its sizes, and bounds that differ from the default."""
+    own = model.get_params(deep=False)
+    default = type(model)().get_params(deep=False)
+    told = [
+        str(own[name]) if name in ("n_components", "n_factors") else f"{name}={own[name]!r}"
+        for name in ("n_components", "n_factors", "covariance_type", "noise_floor")
+        if name in own and (name.startswith("n_") or own[name] != default[name])
+    ]
+    return f"{type(model).__name__}({', '.join(told)})"
+
+
+def _lowest(candidates: list[Candidate]) -> float:
+    return min((candidate.sortable for candidate in candidates), default=np.inf)
+
 
 @estimator
 class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
@@ -73,7 +102,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     models : list of estimators, optional
         The candidates, for example ``[PPCA(q) for q in range(1, 9)]``. Each needs `fit` and `impute`. By
         default they are chosen as above; paths end where the error stops decreasing.
-    cv : int, default=3
+    cv : int, default=4
         Number of parts of the rows in which entries are hidden in turn.
     max_rows : int, default=3000
         Candidates are compared on at most this many rows, drawn at random.
@@ -115,7 +144,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
     models: Any = None
     _: KW_ONLY
-    cv: int = option(default=3, check=check_integer, least=2)
+    cv: int = option(default=4, check=check_integer, least=2)
     max_rows: int = option(default=3000, check=check_integer, least=2)
     n_jobs: int | None = option(default=None, check=lambda name, value: _check_jobs(name, value))
     random_state: Any = option(default=None, check=check_seed)
@@ -157,8 +186,8 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             rng = as_random_state(self.random_state)
             task = _Task.of(rows, self.cv, self.max_rows, rng)
             seed = rng.randint(2**31 - 1)
-            self.candidates_ = list(self._compared(task, seed))
-            best = min(self.candidates_, key=lambda candidate: candidate.sortable)
+            self.candidates_ = self._compared(task, seed)
+            best = min(reversed(self.candidates_), key=lambda candidate: candidate.sortable)
             if not np.isfinite(best.sortable):
                 raise ValueError(f"no model could be fitted; {best.model}: {best.failure}")
             self.best_score_ = best.error
@@ -179,51 +208,59 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
                     f"models must have fit and impute, as PPCA(2) has; {model!r} is not such an object"
                 )
 
-    def _compared(self, task: _Task, seed: int) -> Iterator[Candidate]:
-        """All candidates with their errors, in the order in which they were compared."""
-        if self.models is not None:
-            found = self._round(task, [_seeded(model, seed) for model in self.models])
-            yield from found
-            return
-        n, D = task.X.shape
-        singles: list[Candidate] = []
-        for found in self._along(task, _single_paths(D), np.inf):
-            singles += found
-            yield from found
-        paths = _mixture_paths(singles, n, D, seed)
-        lowest = min(candidate.sortable for candidate in singles)
-        for found in self._along(task, paths, lowest):
-            yield from found
+    def _compared(self, task: _Task, seed: int) -> list[Candidate]:
+        """All candidates with their errors, in the order in which they were compared.
 
-    def _along(self, task: _Task, paths: list[list[Any]], lowest: float) -> Iterator[list[Candidate]]:
+        Where there are many rows, one part is enough to follow the paths; all parts decide between the best.
+        """
+        if self.models is not None:
+            return self._round(task, [_seeded(model, seed) for model in self.models])
+        n, D = task.X.shape
+        some = task.some_parts()
+        found = self._along(some, _single_paths(D), _PATIENCE, np.inf)
+        found += self._along(some, _further_paths(found, n, D, seed), 1, _lowest(found))
+        if len(some.hidden) == len(task.hidden):
+            return found
+        near = [c for c in found if c.sortable <= _NEAR * _lowest(found)]
+        best = sorted(near, key=lambda candidate: candidate.sortable)[:4]
+        again = self._round(task, [candidate.model for candidate in best])
+        others = [replace(c, error=max(c.error, _lowest(again))) for c in found if c not in best]
+        return others + [
+            replace(new, seconds=old.seconds + new.seconds) for new, old in zip(again, best, strict=True)
+        ]
+
+    def _along(self, task: _Task, paths: list[list[Any]], patience: int, lowest: float) -> list[Candidate]:
         """Compare the next model of every path at a time, until all paths have ended.
 
-        `lowest` is the error that the first model of a path has to come near: within a tenth.
+        A path ends after steps that do not lower its error, and at once if its first model is not nearly as
+        good as the `lowest` error so far.
         """
+        compared: list[Candidate] = []
         state = [(path, np.inf, 0) for path in paths if path]
         while state:
             found = self._round(task, [path[0] for path, _, _ in state])
-            yield found
+            compared += found
             going = []
             for (path, best, waited), candidate in zip(state, found, strict=True):
                 waited = 0 if candidate.sortable < _WORTH * best else waited + 1
                 best = min(best, candidate.sortable)
-                if len(path) > 1 and waited < _PATIENCE and best < 1.1 * lowest:
+                if len(path) > 1 and waited < patience and best < _NEAR * lowest:
                     going.append((path[1:], best, waited))
             state = going
+        return compared
 
     def _round(self, task: _Task, models: list[Any]) -> list[Candidate]:
         """The models with their errors; all fits side by side."""
-        jobs = [delayed(_errors)(model, task, part) for model in models for part in range(len(task.hidden))]
+        parts = range(len(task.hidden))
+        jobs = [delayed(_errors)(model, task, part) for model in models for part in parts]
         with one_blas_thread():
             results = list(side_by_side(jobs, self.n_jobs, row_threads()))
         found = []
         for i, model in enumerate(models):
-            own = results[i * len(task.hidden) : (i + 1) * len(task.hidden)]
-            candidate = _candidate(model, own)
+            candidate = _candidate(model, results[i * len(parts) : (i + 1) * len(parts)])
             found.append(candidate)
             if self.verbose:
-                print(f"{candidate.model}: {candidate.failure or f'error {candidate.error:.4f}'}")
+                print(f"{candidate.name}: {candidate.failure or f'error {candidate.error:.4f}'}")
             for callback in self.callbacks or ():
                 callback(candidate)
         return found
@@ -275,7 +312,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
         rows = [
             {
-                "model": str(candidate.model),
+                "model": candidate.name,
                 "error": candidate.error,
                 "standard_error": candidate.standard_error,
                 "seconds": candidate.seconds,
@@ -316,46 +353,46 @@ def _check_jobs(name, value):
 
 def _single_paths(D: int) -> list[list[Any]]:
     """Models of one component: means, full Gaussians from strong to weak shrinkage, growing factor models."""
-    sizes = [q for q in _SIZES if q < D]
     # with more factors a covariance of factor analysis has no fewer parameters than a full one
-    identified = [q for q in sizes if (D - q) ** 2 >= D + q]
+    identified = [q for q in _SIZES if q < D and (D - q) ** 2 >= D + q]
     full = [GaussianMixture(noise_floor=floor, **_QUICK) for floor in _FLOORS] if 1 < D <= _MOST_FULL else []
     return [
         [GaussianMixture(covariance_type="diag", **_QUICK)],
         full,
         [FactorAnalysis(q, noise_floor=_FACTOR_FLOOR, **_QUICK) for q in identified],
-        [PPCA(q, **_QUICK) for q in sizes],
+        [PPCA(q, **_QUICK) for q in _COARSE if q < D],
     ]
 
 
-def _mixture_paths(singles: list[Candidate], n: int, D: int, seed: int) -> list[list[Any]]:
-    """Mixtures of the best models of one component, with growing numbers of components.
+def _further_paths(singles: list[Candidate], n: int, D: int, seed: int) -> list[list[Any]]:
+    """Models near the best ones of one component: mixtures of them, and other numbers of factors of PPCA.
 
-    A component has at least ten rows, and on average five for each of its factors.
+    A component has on average at least ten rows, five for each of its factors, and one for each feature if
+    covariances are full.
     """
 
-    def best(cls):
-        own = [c for c in singles if isinstance(c.model, cls) and np.isfinite(c.sortable)]
-        full = [c for c in own if getattr(c.model, "covariance_type", "full") == "full"]
-        return min(full, key=lambda candidate: candidate.sortable, default=None)
+    def best(*classes):
+        own = [c for c in singles if isinstance(c.model, classes) and np.isfinite(c.sortable)]
+        own = [c for c in own if getattr(c.model, "covariance_type", "full") == "full"]
+        return min(own, key=lambda candidate: candidate.sortable, default=None)
 
     options = {**_QUICK, "n_init": 2, "random_state": seed}
+    sizes = [K for K in _COMPONENTS if 10 * K <= n]
     paths = []
-    sizes = [K for K in _SIZES[1:] if 10 * K <= n and K <= 32]
-    gaussian = best(GaussianMixture)
+    gaussian, factors, principal = best(GaussianMixture), best(FactorAnalysis, PPCA), best(PPCA)
     if gaussian is not None:
         floor = gaussian.model.noise_floor
-        few = [K for K in sizes if K * D <= n]
-        paths.append([GaussianMixture(K, noise_floor=floor, **options) for K in few])
-        paths.append([GaussianMixture(K, covariance_type="tied", noise_floor=floor, **options) for K in few[:3]])
-    factors, principal = best(FactorAnalysis), best(PPCA)
-    pairs = [(MFA, factors, {"noise_floor": _FACTOR_FLOOR}), (MPPCA, principal, {})]
-    pairs = [pair for pair in pairs if pair[1] is not None]
-    for cls, single, more in sorted(pairs, key=lambda pair: pair[1].sortable)[:1]:
-        q = single.model.n_factors
-        for smaller in sorted({max(1, q // 4), max(1, q // 2), q}):
-            few = [K for K in sizes if 5 * K * smaller <= n]
-            paths.append([cls(K, smaller, **more, **options) for K in few])
+        paths.append([GaussianMixture(K, noise_floor=floor, **options) for K in sizes if K * D <= n])
+    if factors is not None:
+        q, isotropic = factors.model.n_factors, isinstance(factors.model, PPCA)
+        cls, more = (MPPCA, {}) if isotropic else (MFA, {"noise_floor": _FACTOR_FLOOR})
+        for smaller in sorted({max(1, q // 4), max(1, q // 2)}):
+            paths.append([cls(K, smaller, **more, **options) for K in sizes if 5 * K * smaller <= n])
+    if principal is not None:
+        q = principal.model.n_factors
+        fewer = [r for r in _SIZES if r < q and r not in _COARSE]
+        more_factors = [r for r in _SIZES if q < r < D and r not in _COARSE]
+        paths += [[PPCA(r, **_QUICK) for r in reversed(fewer)], [PPCA(r, **_QUICK) for r in more_factors]]
     return paths
 
 
@@ -389,6 +426,11 @@ class _Task:
         X, observed = X[rows], observed[rows]
         deviation = np.nanstd(X, axis=0)
         return cls(X, hidden_entries(observed, cv, rng), np.where(deviation > 0, deviation, 1.0))
+
+    def some_parts(self):
+        """The same with as many parts as give enough hidden entries."""
+        counts = np.cumsum([mask.sum() for mask in self.hidden])
+        return replace(self, hidden=self.hidden[: int(np.searchsorted(counts, _ENOUGH)) + 1])
 
     def error_of_means(self):
         """The error of imputing the means of the features."""

@@ -47,6 +47,7 @@ _COLUMNS = {
     **{criterion.column: "float64" for criterion in OF_ALL_ROWS},
     "n_iter": "Int64",
     "converged": "boolean",
+    "degenerate": "Int64",
 }
 _QUICK = 1.0  # seconds of work before worker processes are started by default
 _TOLERANCE = 1e-5  # relative accuracy of a log-likelihood per row
@@ -269,6 +270,7 @@ class Fit:
     model: Any = None
     numbers: dict[str, Any] = field(default_factory=dict)  # columns of the table
     log_likelihood: float = -np.inf  # per row, on the training rows
+    degenerate: int = 0  # components that the rows do not determine
     held_out: float = np.nan  # held-out log-likelihood per row, or error per held-out entry
     seconds: float = 0.0
     started_from: str = ""
@@ -308,8 +310,9 @@ def _fitted(model, X, weight, part):
     if part is None:
         model.fit(X, sample_weight=weight)
         numbers = criteria(model, X, weight) if _has_likelihood(model) else {}
-        numbers |= {"n_iter": model.n_iter_, "converged": model.converged_}
-        return Fit(model, numbers, numbers.get("log_likelihood", -np.inf))
+        degenerate = degenerate_count(model)
+        numbers |= {"n_iter": model.n_iter_, "converged": model.converged_, "degenerate": degenerate}
+        return Fit(model, numbers, numbers.get("log_likelihood", -np.inf), degenerate)
     if isinstance(part, np.ndarray):
         return _fitted_without_entries(model, X, weight, part)
     (seen, its_weight), (others, their_weight) = (
@@ -319,7 +322,8 @@ def _fitted(model, X, weight, part):
     held_out = model.score(others, sample_weight=their_weight)
     if np.isnan(held_out):
         raise ValueError("the log-likelihood of the held-out rows is not a number")
-    return Fit(model, {}, model.score(seen, sample_weight=its_weight), held_out)
+    score = model.score(seen, sample_weight=its_weight)
+    return Fit(model, {}, score, degenerate_count(model), held_out)
 
 
 def _fitted_without_entries(model, X, weight, hidden):
@@ -331,7 +335,12 @@ def _fitted_without_entries(model, X, weight, hidden):
     if not np.isfinite(error):
         raise ValueError("the error of the held-out entries is not a finite number")
     log_likelihood = model.score(seen, sample_weight=weight) if _has_likelihood(model) else -np.inf
-    return Fit(model, {}, log_likelihood, error)
+    return Fit(model, {}, log_likelihood, degenerate_count(model), error)
+
+
+def degenerate_count(model):
+    """How many components of a fitted mixture the rows do not determine; zero for other models."""
+    return len(getattr(model, "degenerate_components_", ()))
 
 
 def _has_likelihood(model):
@@ -390,7 +399,9 @@ class _Search:
         while True:
             starts, origins = {}, {}
             for (cell, part), fit in self.fits.items():
-                candidates = [(other, part) for other in nested.get(cell, ())]
+                candidates = [
+                    (other, part) for other in nested.get(cell, ()) if not self.fits[other, part].degenerate
+                ]
                 better = max(candidates, key=lambda key: self.fits[key].log_likelihood, default=(cell, part))
                 gap = self.fits[better].log_likelihood - fit.log_likelihood
                 poor = gap > _TOLERANCE * max(1.0, abs(fit.log_likelihood))
@@ -401,7 +412,11 @@ class _Search:
                 return
             for key, fit in self._run(starts, "Refitting poor optima").items():
                 self.refits[key[0]] += 1
-                if fit.log_likelihood > self.fits[key].log_likelihood:
+                earlier = self.fits[key]
+                if (not fit.degenerate, fit.log_likelihood) > (
+                    not earlier.degenerate,
+                    earlier.log_likelihood,
+                ):
                     self.fits[key] = replace(fit, started_from=origins[key])
 
     def _start(self, cell, better, attempt):

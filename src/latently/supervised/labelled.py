@@ -103,6 +103,8 @@ def lightened(self, data):
     weight = data.field("weight")
     weight = np.ones(len(unlabelled)) if weight is None else to_numpy(weight)
     if isinstance(self.unlabelled_weight, str):
+        if self.prior is None:  # maximum likelihood
+            return data
         total = weight[unlabelled].sum()
         share = min(1.0, _MOST_UNLABELLED * weight[~unlabelled].sum() / total) if total > 0 else 1.0
     else:

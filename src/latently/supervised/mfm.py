@@ -129,7 +129,7 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     unlabelled_weight : float or "auto", default="auto"
         Weight of unlabelled rows in `fit`, relative to labelled ones: 0 leaves them out, 1 counts them fully.
         "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that if
-        there are more, so that they do not outweigh the labels.
+        there are more, so that they do not outweigh the labels; with prior=None it counts them fully.
     temperature : float, "auto" or None, default=None
         `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and `predict`
         does not depend on it. "auto" learns T >= 1 by five-fold cross-validation on the labelled rows if there

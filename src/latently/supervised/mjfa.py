@@ -129,12 +129,12 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
     shrinkage : float, "auto" or None, default="auto"
         How many rows each class borrows on average from what classes share: the deviations of all labelled
         rows from their class means. "auto" is ten rows, and more where classes seem to differ by chance only
-        (closed form). None or 0 borrows none; infinitely many would give all classes one covariance. Rows are
-        borrowed by `fit` if X is in memory.
+        (closed form). None or 0 borrows none, as does "auto" with prior=None; infinitely many would give all
+        classes one covariance. Rows are borrowed by `fit` if X is in memory.
     unlabelled_weight : float or "auto", default="auto"
         Weight of unlabelled rows in `fit`, relative to labelled ones: 0 leaves them out, 1 counts them fully.
         "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that if
-        there are more, so that they do not outweigh the labels.
+        there are more, so that they do not outweigh the labels; with prior=None it counts them fully.
     temperature : float, "auto" or None, default="auto"
         `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and `predict`
         does not depend on it. "auto" learns T >= 1 by five-fold cross-validation on the labelled rows if there
@@ -272,7 +272,8 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
     def _with_borrowed(self, data):
         """The rows, and those that classes borrow from one another."""
         C, K = labelled.n_classes(self), self.n_components
-        if self.shrinkage in (None, 0) or C < 2 or not data.in_memory or is_sparse(data.X):
+        none = self.shrinkage in (None, 0) or (self.shrinkage == "auto" and self.prior is None)
+        if none or C < 2 or not data.in_memory or is_sparse(data.X):
             return data
         X, allowed, weight = (None if part is None else to_numpy(part) for part in _parts(data))
         weight = np.ones(len(X)) if weight is None else weight

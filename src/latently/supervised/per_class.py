@@ -54,7 +54,8 @@ class PerClass(DensityClassifier, Estimator):
     shrinkage : float, "auto" or None, default="auto"
         How many rows each class borrows on average from what classes share: the deviations of all rows from
         their class means. "auto" is ten rows, and more where classes seem to differ by chance only (closed
-        form). None or 0 borrows none, as do densities whose `fit` takes no weights.
+        form). None or 0 borrows none, as do densities whose `fit` takes no weights and, with "auto", those with
+        prior=None.
     temperature : float, "auto" or None, default="auto"
         `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and `predict`
         does not depend on it. "auto" learns T >= 1 by five-fold cross-validation if there are fewer than 100
@@ -150,12 +151,17 @@ class PerClass(DensityClassifier, Estimator):
 
     def _borrowed(self, rows, codes, weight):
         """Rows that classes borrow from one another, or None."""
-        if self.shrinkage in (None, 0) or not has_fit_parameter(self.density, "sample_weight"):
+        none = self.shrinkage in (None, 0) or (self.shrinkage == "auto" and self._by_likelihood())
+        if none or not has_fit_parameter(self.density, "sample_weight"):
             return None
         X = np.asarray(to_numpy(rows), dtype=np.float64)
         weight = np.ones(len(X)) if weight is None else weight
         single = isinstance(self.density, _GAUSSIAN) and getattr(self.density, "n_components", 1) == 1
         return borrowed_rows(X, codes, weight, len(self.classes_), self.shrinkage, axes=single)
+
+    def _by_likelihood(self):
+        """Whether the density asks for maximum likelihood."""
+        return getattr(self.density, "prior", "auto") is None
 
     def _warn_of_few_rows(self, counts):
         """Warn of classes with fewer values than their density has parameters."""
