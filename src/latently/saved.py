@@ -21,6 +21,7 @@ KNOWN_CLASSES = {
     "MJFAClassifier": "latently.supervised",
     "MFMClassifier": "latently.supervised",
     "NMF": "latently.factorization",
+    "NLMF": "latently.factorization",
     "DMFA": "latently.deep",
     "DMCFA": "latently.deep",
     "BNMF": "latently.factorization",
