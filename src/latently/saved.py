@@ -22,6 +22,7 @@ KNOWN_CLASSES = {
     "MFMClassifier": "latently.supervised",
     "NMF": "latently.factorization",
     "NLMF": "latently.factorization",
+    "NLMFClassifier": "latently.factorization",
     "DMFA": "latently.deep",
     "DMCFA": "latently.deep",
     "BNMF": "latently.factorization",

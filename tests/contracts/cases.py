@@ -17,7 +17,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import has_fit_parameter
 
 from latently.deep import DMCFA, DMFA
-from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.factorization import (
+    BNMF,
+    NLMF,
+    NMF,
+    PCA,
+    BinarySparseCoding,
+    NLMFClassifier,
+    VectorQuantizer,
+)
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
@@ -48,6 +56,12 @@ def joint_log_likelihood(model, X, y):
 def classification_likelihood(model, X, y):
     """Of rows and the components they are assigned to."""
     return np.mean(model.score_samples(X) + np.log(model.predict_proba(X).max(axis=1)))
+
+
+def cost(model, X, y):
+    """Of a factorisation with the sources of its fit."""
+    labels = () if y is None else (y,)
+    return model.cost(X, *labels, activations=model.activations_).total
 
 
 @dataclass(frozen=True)
@@ -168,6 +182,7 @@ QUICK = {"max_iter": 8, "tol": 0.0, "n_init": 1, "random_state": 0}
 PLAIN = {**QUICK, "accelerate": None}  # where an accelerated iteration is up to nine passes
 CLASSES = {"objective": joint_log_likelihood}
 IN_MEMORY = {"sources": frozenset()}
+FALLING = {"direction": -1, "objective": cost}
 CASES = [
     Case("GaussianMixture", partial(GaussianMixture, 2, **QUICK)),
     Case("GaussianMixture-spherical", partial(GaussianMixture, 2, covariance_type="spherical", **QUICK)),
@@ -198,6 +213,22 @@ CASES = [
     Case("NMF", partial(NMF, 2, **QUICK), rows="counts", direction=-1, objective=None),
     Case("NMF-mu", partial(NMF, 2, solver="mu", **QUICK), rows="counts", direction=-1, objective=None),
     Case("NMF-kl", partial(NMF, 2, loss="kl", **QUICK), rows="counts", direction=-1, objective=None),
+    Case("NLMF", partial(NLMF, 2, sigma2=0.5, alpha=0.1, beta=0.1, **QUICK), **FALLING),
+    Case("NLMF-holes", partial(NLMF, 2, mapping="logistic", solver="exact", **QUICK), holes=True, **FALLING),
+    Case(
+        "NLMF-mu",
+        partial(NLMF, 2, mapping="ratio", constraint="non_negative", solver="mu", **QUICK),
+        rows="counts",
+        **FALLING,
+    ),
+    Case("NLMFClassifier", partial(NLMFClassifier, 2, gamma=0.2, **QUICK), **FALLING),
+    Case(
+        "NLMFClassifier-unlabelled",
+        partial(NLMFClassifier, 2, mapping="logistic", constraint="semi", solver="exact", **QUICK),
+        rows="counts",
+        unlabelled=True,
+        **FALLING,
+    ),
     Case("BNMF", partial(BNMF, 3, **QUICK), rows="counts"),
     Case("BinarySparseCoding", partial(BinarySparseCoding, 3, **QUICK)),
     Case("VectorQuantizer", partial(VectorQuantizer, 3, n_init=2, random_state=0), **IN_MEMORY),

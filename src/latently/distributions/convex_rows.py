@@ -28,6 +28,7 @@ _HALVINGS, _MORE_HALVINGS = 12, 60
 _ARMIJO = 1e-4
 _TO_THE_END = 0.9  # of the way to the end of the range that one step may go, where the penalty is infinite there
 _INNER, _INNER_STEPS = 1e-10, 60  # of conjugate gradients: what is left of the squared residual, and iterations
+_TIMES_HELD = 2  # how often coordinates are held back before a step is taken
 _ROUNDING = 4e-15  # of the objective, relative to its terms
 
 
@@ -123,7 +124,7 @@ def minimised(rows: Rows, U: Array, *, tolerance: float, most_steps: int = _MOST
     places: list[Array] = []
     for _ in range(most_steps):
         side, gradient, free = _faces(rows.shape, here)
-        step = _newton(rows, here, side, gradient, free)
+        step, gradient, free = _held_back(rows, here, side, gradient, free)
         gain = -xp.sum(gradient * step, axis=1)
         near = gain <= tolerance * xp.clip(here.cost, min=0.0) + _ROUNDING * here.size
         if bool(xp.any(near)):
@@ -252,6 +253,42 @@ def _newton(rows: Rows, here: _At, side: Array, gradient: Array, free: Array) ->
     if rows.gram.ndim == 3:
         return _solved(rows, here, bend, gradient, free)
     return _conjugate(rows, here, bend, gradient, namespace(free).astype(free, here.U.dtype))
+
+
+def _held_back(
+    rows: Rows, here: _At, side: Array, gradient: Array, free: Array
+) -> tuple[Array, Array, Array]:
+    """The Newton step without coordinates at a bound or kink that it would push beyond; gradient and free there.
+
+    The gradient lets them go, but together with the others they would only be projected back.
+    """
+    xp = namespace(here.U)
+    step = _newton(rows, here, side, gradient, free)
+    for _ in range(_TIMES_HELD):
+        stopped = _stopped(rows.shape, here.U, step, side)
+        concerned = xp.any(stopped, axis=1)
+        if not bool(xp.any(concerned)):
+            break
+        free = free & ~stopped
+        gradient = xp.where(free, gradient, 0.0)
+        index = xp.nonzero(concerned)[0]
+        theirs = [xp.take(array, index, axis=0) for array in (side, gradient, free)]
+        again = _newton(rows.take(index), here.take(index), *theirs)
+        every = xp.clip(xp.cumulative_sum(xp.astype(concerned, xp.int64)) - 1, min=0)
+        step = xp.where(concerned[:, None], xp.take(again, every, axis=0), step)
+    return step, gradient, free
+
+
+def _stopped(shape: Shape, U: Array, step: Array, side: Array) -> Array:
+    """(n, r) whether a coordinate is where the range or its side ends, and the step goes on."""
+    xp = namespace(U)
+    stopped = xp.zeros_like(U) > 0
+    if shape.penalised and shape.signed:
+        at_kink = (shape.mapping.zero == U) & (shape.penalty + 0.0 * U > 0)
+        stopped = stopped | (at_kink & (step * side < 0))
+    if _bounded(shape):
+        stopped = stopped | ((shape.lower >= U) & (step < 0)) | ((shape.upper <= U) & (step > 0))
+    return stopped
 
 
 def _solved(rows: Rows, here: _At, bend: Array | None, gradient: Array, free: Array) -> Array:

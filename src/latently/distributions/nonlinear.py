@@ -25,6 +25,7 @@ from latently.distributions.convex_rows import Rows, Shape, Softmax, cross_entro
 from latently.distributions.mappings import Mapping
 
 EXACT = 1e-13  # of a row's cost: where an exact step ends
+_SINGULAR = 1e-12  # eigenvalues below it are rounding
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def inferred(terms: Terms, known: Prepared, block: Block) -> Array:
 
 def _inferred(terms: Terms, known: Prepared, block: Block) -> Array:
     rows = _problems(terms, known, _system(known, block), labels=False)
-    return _sources(terms, minimised(rows, _first(terms, known, rows), tolerance=EXACT))
+    return sources(terms, minimised(rows, _first(terms, known, rows), tolerance=EXACT))
 
 
 def _first(terms: Terms, known: Prepared, rows: Rows) -> Array:
@@ -151,10 +152,10 @@ def _first(terms: Terms, known: Prepared, rows: Rows) -> Array:
         U = rows.pull @ known.inverse
     else:
         U = xp.zeros_like(rows.pull) + terms.mapping.zero
-    return _inside(terms, U)
+    return inside(terms, U)
 
 
-def _inside(terms: Terms, U: Array) -> Array:
+def inside(terms: Terms, U: Array) -> Array:
     """U within the range and, where the penalty is infinite at its ends, away from them."""
     xp, f = namespace(U), terms.mapping
     if f.high == float("inf"):
@@ -164,7 +165,7 @@ def _inside(terms: Terms, U: Array) -> Array:
     return xp.clip(U, min=low, max=f.high - margin)
 
 
-def _sources(terms: Terms, U: Array) -> Array:
+def sources(terms: Terms, U: Array) -> Array:
     xp, f = namespace(U), terms.mapping
     if f.high == float("inf"):
         return U
@@ -202,7 +203,7 @@ class Newton:
         start = _first(terms, known, rows) if S is None else terms.mapping.value(S)
         cold = S is None and self.n_steps < 1000
         n_steps = max(self.n_steps, _COLD_STEPS) if cold else self.n_steps
-        return _sources(terms, minimised(rows, start, tolerance=self.tolerance, most_steps=n_steps))
+        return sources(terms, minimised(rows, start, tolerance=self.tolerance, most_steps=n_steps))
 
 
 _COLD_STEPS = 20
@@ -413,15 +414,17 @@ def best_components(sums: Sums, layer: Layer, terms: Terms, penalty: float | Non
 
 
 def _least_squares(gram: Array, missing: Array) -> Array:
-    """(r + 1, D): the smallest step that solves the normal equations."""
+    """(r + 1, D): the smallest step that solves the normal equations, in units in which features f~ have unit size."""
     xp = namespace(gram)
-    values, vectors = xp.linalg.eigh(gram)
-    least = 1e-13 * values[..., -1:]
+    diagonal = xp.linalg.diagonal(gram)
+    unit = xp.where(diagonal > 0, 1.0 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1.0)), 0.0)  # (..., r + 1)
+    values, vectors = xp.linalg.eigh(gram * unit[..., :, None] * unit[..., None, :])
+    least = _SINGULAR * values[..., -1:]
     inverse = xp.where(values > least, 1.0 / xp.where(values > least, values, 1.0), 0.0)
     if gram.ndim == 2:
-        return vectors @ (inverse[:, None] * (vectors.T @ missing))
-    turned = xp.matrix_transpose(vectors) @ missing.T[:, :, None]
-    return (vectors @ (inverse[:, :, None] * turned))[:, :, 0].T
+        return unit[:, None] * (vectors @ (inverse[:, None] * (vectors.T @ (unit[:, None] * missing))))
+    turned = xp.matrix_transpose(vectors) @ (unit * missing.T)[:, :, None]
+    return (unit * (vectors @ (inverse[:, :, None] * turned))[:, :, 0]).T
 
 
 def multiplied_components(sums: Sums, layer: Layer, terms: Terms, exponent: float) -> Layer:

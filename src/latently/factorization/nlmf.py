@@ -246,7 +246,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             self.n_iter_, self.n_passes_, self.converged_ = 0, 0, False
         else:
             check_same_device(f"{type(self).__name__}.partial_fit", data, self.components_)
-            layer, history = self._layer(), to_numpy(self.history_)
+            layer, history = self._layer_of_fit(), to_numpy(self.history_)
         sums, state = sweeps.swept(layer, None, Stay())
         cost = sweeps.cost(sums, layer, layer, state)
         per_row = mapped(lambda array: array / found.weight, sums)
@@ -279,9 +279,8 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if self.warm_start and hasattr(self, "components_"):
             check_same_device(f"{type(self).__name__}.fit", data, self.components_)
             self._check_shapes(data.n_features, "warm_start")
-            return self._at(sweeps, self._layer()), False
-        given = given_starts(self, self._parameters(), self._sizes(data.n_features))
-        given = {name: like(array, sweeps.place) for name, array in given.items()}
+            return self._at(sweeps, self._layer_of_fit()), False
+        given = self._given(data.n_features, ("components", "offset"), sweeps.place)
         rng = as_generator(self.random_state)
         sweep = sweeps.over(data)
         enough = "components" in given and "offset" in given
@@ -293,18 +292,35 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                     layer = Layer(given["components"], given["offset"])
                 else:
                     layer = nonlinear_starts.layer(
-                        sweeps.terms, sweep, found, sweeps.n_components, rng, sweeps.place, by_chance=number > 0
+                        sweeps.terms,
+                        sweep,
+                        found,
+                        sweeps.n_components,
+                        rng,
+                        sweeps.place,
+                        by_chance=number > 0,
+                        labelled=sweeps.n_classes > 0,
                     )
-                layer = self._with_starting_classes(sweeps, replace(layer, **given))
-                yield self._at(sweeps, layer)
+                yield self._at(sweeps, self._starting_layer(replace(layer, **given)))
 
         points = progress.starts(starting_points()) if progress and n_init > 1 else starting_points()
         return best_start(
             sweeps.step, points, n_steps=_SHORT_RUN, stop=options.stop, objective=options.objective
         )
 
-    def _with_starting_classes(self, sweeps, layer):
+    def _given(self, n_features, names, place):
+        """Starting values from the user, of these parameters, by name."""
+        table = [entry for entry in self._parameters() if entry.name in names]
+        given = given_starts(self, table, self._sizes(n_features))
+        return {name: like(array, place) for name, array in given.items()}
+
+    def _starting_layer(self, layer):
+        """The layer with starting values of the classifier, if sweeps have one."""
         return layer
+
+    def _layer_of_fit(self):
+        """The fitted layer as sweeps see it."""
+        return self._layer()
 
     def _at(self, sweeps, layer):
         """The starting point with this layer."""
@@ -395,7 +411,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def row_cost(self, X, *, out=None):
         """The cost of each row: squared error over 2 sigma2 and alpha |s|, (n_samples,)."""
-        return self._rows_of(X, _total_costs, out)
+        return self._rows_of(X, total_costs, out)
 
     def inverse_transform(self, X):
         """Rows f(S) A + b for given sources, (n_samples, n_features)."""
@@ -627,6 +643,6 @@ def _costs_of_given(terms, known, block):
 
 
 @_for_rows("row_cost")
-def _total_costs(terms, known, block):
+def total_costs(terms, known, block):
     costs = _costs(terms, known, block)
     return namespace(costs).sum(costs, axis=1)

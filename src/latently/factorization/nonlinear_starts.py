@@ -19,14 +19,14 @@ _RANK = 1e-12  # of the largest variance: a smaller one is rounding
 _OFFSET = 0.05  # of the mean, for offsets of non-negative layers
 
 
-def layer(terms, sweep, found, n_components, rng, place, *, by_chance):
+def layer(terms, sweep, found, n_components, rng, place, *, by_chance, labelled):
     """Components (r, D) and offset (D,), on the device of `place`; the first start is not by chance."""
     make = _positive if terms.positive_parts else _free
-    A, b = make(terms, sweep, found, n_components, rng, place, by_chance)
+    A, b = make(terms, sweep, found, n_components, rng, place, by_chance, labelled)
     return Layer(like(A, place), like(b, place))
 
 
-def _free(terms, sweep, found, r, rng, place, by_chance):
+def _free(terms, sweep, found, r, rng, place, by_chance, labelled):
     mean = found.mean()
     f, D = terms.mapping, len(mean)
     if by_chance:
@@ -40,12 +40,14 @@ def _free(terms, sweep, found, r, rng, place, by_chance):
     reach = np.maximum(high - centre, centre - low)
     span = 1.0 if f.high == np.inf else f.high - f.zero
     A = V * (np.where(reach > 0, reach, 1.0) / (_FILL * span))[:, None]
-    size = np.sqrt(np.mean(A**2)) if len(A) else 1.0
-    A = np.concatenate([A, 1e-3 * size * rng.standard_normal((r - len(A), D))])
+    # beyond the rank of the rows nothing is left to explain; sparse sources or labels may want more than D components
+    wanted = len(A) and (terms.alpha > 0 or (labelled and r > D))
+    size = 0.1 * np.sqrt(np.mean(A**2)) if wanted else 0.0
+    A = np.concatenate([A, size * rng.standard_normal((r - len(A), D))])
     return A, mean + centre @ V - f.zero * A.sum(axis=0)
 
 
-def _positive(terms, sweep, found, r, rng, place, by_chance):
+def _positive(terms, sweep, found, r, rng, place, by_chance, labelled):
     mean, f = found.mean(), terms.mapping
     A = starts.components("random" if by_chance else "nndsvda", sweep, found, r, rng, place)
     A = np.maximum(A, 1e-4 * max(mean.mean(), 1e-300))

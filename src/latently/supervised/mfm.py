@@ -27,7 +27,7 @@ from latently.mixture.factors import FactorMethods, averaged_factors, rows_of_fa
 from latently.mixture.mfa import MFA
 from latently.mixture.structure import LowRankStructure
 from latently.supervised import labelled
-from latently.supervised.classifier import DensityClassifier, check_threshold
+from latently.estimators.classifier import DensityClassifier, check_threshold
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from latently.mixture.factors import FactorMethods
 from latently.mixture.mcfa import MCFA, check_loadings_given
 from latently.mixture.structure import CommonStructure, common_covariances
 from latently.supervised import labelled
-from latently.supervised.classifier import DensityClassifier, check_threshold
+from latently.estimators.classifier import DensityClassifier, check_threshold
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_generator, draw_from
 from latently.estimators.rows import in_main_memory
-from latently.supervised.classifier import DensityClassifier, check_threshold
+from latently.estimators.classifier import DensityClassifier, check_threshold
 
 
 @estimator

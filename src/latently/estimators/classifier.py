@@ -1,7 +1,8 @@
 """Base of all classifiers: labels of rows, prediction of classes, and rejection.
 
-A subclass provides ln p(x, class). Rows that are improbable under every class can be rejected: a posterior
-probability only says which class fits a row best, not whether any class does.
+A subclass provides ln p(x, class), or any numbers that differ from it by a constant of the row, and a score of the
+row whatever its class. Rows with a low score can be rejected: a posterior probability only says which class fits a
+row best, not whether any class does.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from latently.estimators.checks import check_number
@@ -20,9 +22,9 @@ from latently.estimators.rows import in_main_memory
 
 
 class DensityClassifier(ClassifierMixin):
-    """Mixin for classifiers with a density ln p(x), `score_samples`, and an option `reject_below`.
+    """Mixin for classifiers with `score_samples`, such as a density ln p(x), and an option `reject_below`.
 
-    List it before the base class of the estimator.
+    List it before the base class of the estimator. Those that have `n_parameters` also have `bic` and `aic`.
     """
 
     takes_unlabelled: ClassVar = True
@@ -121,6 +123,7 @@ class DensityClassifier(ClassifierMixin):
             self.reject_below_ = float(np.nextafter(scores[-1], np.inf))
         return self
 
+    @available_if(lambda self: hasattr(self, "n_parameters"))
     def bic(self, X, y=None):
         """Bayesian information criterion for the joint density p(x, class); lower is better.
 
@@ -129,6 +132,7 @@ class DensityClassifier(ClassifierMixin):
         scores = self._joint_scores(X, y)
         return float(-2 * scores.sum() + self.n_parameters() * np.log(len(scores)))
 
+    @available_if(lambda self: hasattr(self, "n_parameters"))
     def aic(self, X, y=None):
         """Akaike information criterion for the joint density p(x, class); lower is better."""
         return float(-2 * self._joint_scores(X, y).sum() + 2 * self.n_parameters())
