@@ -316,8 +316,7 @@ def _conjugate(rows: Rows, here: _At, bend: Array | None, gradient: Array, free:
     G, M = rows.gram, rows.inverse
     scale = free
     if bend is not None:  # coordinates whose own penalty curves more than the gram are scaled by that
-        own = xp.clip(xp.linalg.diagonal(G), min=1e-300)
-        scale = free * xp.sqrt(own / (own + bend))
+        scale = free / xp.sqrt(1.0 + bend * xp.linalg.diagonal(M))
     weight = W = P = None
     if rows.softmax is not None:
         W, weight = rows.softmax.coef, rows.softmax.weight
