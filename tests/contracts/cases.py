@@ -284,7 +284,8 @@ def answers(model, X, methods=ROW_METHODS):
 def state(value, name=""):
     """Fitted attributes as arrays by name, those of estimators within estimators as well."""
     if hasattr(value, "get_params"):
-        parts = [state(part, f"{name}.{key}") for key, part in vars(value).items() if key.endswith("_")]
+        kept = [key for key in vars(value) if key.endswith("_") and key != "activations_"]  # which are not saved
+        parts = [state(getattr(value, key), f"{name}.{key}") for key in kept]
         return {key: array for part in parts for key, array in part.items()}
     if isinstance(value, (list, tuple)):
         parts = [state(part, f"{name}.{number}") for number, part in enumerate(value)]

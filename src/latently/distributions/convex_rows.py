@@ -105,11 +105,14 @@ class _At:
 
 def inverse_of(gram: Array, more: float) -> Array:
     """A preconditioner for a shared gram (r, r) and a diagonal of about `more`."""
+    return namespace(gram).linalg.inv(gram + (more + _ridge(gram)) * eye(gram.shape[0], gram))
+
+
+def _ridge(gram: Array) -> float:
+    """What a shared gram lacks to be regular in float64."""
     xp = namespace(gram)
-    r = gram.shape[0]
-    size = float(xp.sum(xp.linalg.diagonal(gram))) / max(r, 1)
-    ridge = more + 1e-11 * size + (1.0 if size + more == 0 else 0.0)
-    return xp.linalg.inv(gram + ridge * eye(r, gram))
+    size = float(xp.sum(xp.linalg.diagonal(gram))) / max(gram.shape[0], 1)
+    return 1e-11 * size if size > 0 else 1e-8
 
 
 def minimised(rows: Rows, U: Array, *, tolerance: float, most_steps: int = _MOST_STEPS) -> Array:
@@ -322,8 +325,10 @@ def _conjugate(rows: Rows, here: _At, bend: Array | None, gradient: Array, free:
         W, weight = rows.softmax.coef, rows.softmax.weight
         P = here.probability * xp.sum(rows.softmax.targets, axis=1)[:, None]
 
+    ridge = _ridge(G)  # a coordinate that only a linear penalty moves has no curvature of its own
+
     def curved(v: Array) -> Array:
-        image = v @ G
+        image = v @ G + ridge * v
         if bend is not None:
             image = image + bend * v
         if W is not None:

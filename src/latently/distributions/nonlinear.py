@@ -25,6 +25,7 @@ from latently.distributions.convex_rows import Rows, Shape, Softmax, cross_entro
 from latently.distributions.mappings import Mapping
 
 EXACT = 1e-13  # of a row's cost: where an exact step ends
+_AT_THE_END = 1e-9  # of the range of the map: nearer, digits of s are lost
 _SINGULAR = 1e-12  # eigenvalues below it are rounding
 
 
@@ -166,9 +167,14 @@ def inside(terms: Terms, U: Array) -> Array:
 
 
 def sources(terms: Terms, U: Array) -> Array:
+    """(n, r) S of features U; at an end of the range, up to what rounding of U can tell, it is at its limit."""
     xp, f = namespace(U), terms.mapping
     if f.high == float("inf"):
         return U
+    if terms.alpha == 0:
+        U = xp.where(f.high - _AT_THE_END <= U, f.high, U)
+        if not terms.positive_sources:
+            U = xp.where(f.low + _AT_THE_END >= U, f.low, U)
     S = xp.clip(f.inverse(U), min=-f.limit, max=f.limit)
     return xp.clip(S, min=0.0) if terms.positive_sources else S
 

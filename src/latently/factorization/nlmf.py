@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import double, is_floating, like, namespace, to_numpy, zeros
+from latently.backend.namespace import double, is_floating, like, namespace, to_numpy
 from latently.core.drivers import Objective, best_start
 from latently.core.tree import add, mapped
 from latently.distributions.mappings import MAPPINGS
@@ -57,6 +57,8 @@ from latently.factorization.nonlinear_sweeps import (
 CONSTRAINTS = ("unconstrained", "non_negative", "semi")
 SOLVERS = ("auto", "exact", "mu", "gradient")
 _SHORT_RUN = 10  # sweeps of every start before the better ones continue
+
+_SMALL_SOURCE = 0.02  # the least that multiplicative steps start from
 
 COST = Objective("cost", direction=-1, remedy="rescale the data")
 
@@ -332,10 +334,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             return sweeps.start(layer, like(given, sweeps.place))
         point = sweeps.start(layer)
         if self._multiplies():  # a zero never leaves zero
-            S = point.state
-            xp = namespace(S)
-            S = xp.clip(S, min=max(0.05 * float(xp.mean(xp.clip(S, max=1e3))), 1e-6))
-            point = sweeps.start(layer, S)
+            point = sweeps.start(layer, namespace(point.state).clip(point.state, min=_SMALL_SOURCE))
         return point
 
     def _multiplies(self):
@@ -477,10 +476,6 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _sizes(self, n_features):
         return {"r": n_features if self.n_components is None else self.n_components, "D": n_features}
-
-    def _set_fitted_arrays(self, **given):
-        super()._set_fitted_arrays(**given)
-        self.activations_ = zeros((0, self.components_.shape[0]), self.components_)
 
 
 @estimator

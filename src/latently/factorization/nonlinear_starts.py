@@ -50,11 +50,11 @@ def _free(terms, sweep, found, r, rng, place, by_chance, labelled):
 def _positive(terms, sweep, found, r, rng, place, by_chance, labelled):
     mean, f = found.mean(), terms.mapping
     A = starts.components("random" if by_chance else "nndsvda", sweep, found, r, rng, place)
-    A = np.maximum(A, 1e-4 * max(mean.mean(), 1e-300))
+    A = np.maximum(A, 1e-4 * max(np.max(A), 1e-100))
     b = _OFFSET * mean
-    if f.high < np.inf:
-        _, high = sweep.reduce(_ranges, _wider, like(A, place), like(0.0 * mean, place))
-        A = A * (np.maximum(to_numpy(high), 1e-300) / np.sum(A**2, axis=1) / _FILL)[:, None]
+    A = A / np.sqrt(np.sum(A**2, axis=1, keepdims=True))
+    _, high = sweep.reduce(_ranges, _wider, like(A, place), like(0.0 * mean, place))
+    A = A * (np.maximum(to_numpy(high), 1e-100) / _FILL)[:, None]
     if f.zero and terms.positive_sources:  # the map is at least f(0), so that much of every component is in each row
         A = A * min(1.0, 0.5 * mean.sum() / max(f.zero * A.sum(), 1e-300))
     return A, b
