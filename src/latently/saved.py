@@ -23,6 +23,7 @@ KNOWN_CLASSES = {
     "NMF": "latently.factorization",
     "NLMF": "latently.factorization",
     "NLMFClassifier": "latently.factorization",
+    "DeepNLMF": "latently.factorization",
     "DMFA": "latently.deep",
     "DMCFA": "latently.deep",
     "BNMF": "latently.factorization",

@@ -166,6 +166,13 @@ def costs(rows: Rows, U: Array) -> Array:
     return _at(rows, U).cost
 
 
+def response(rows: Rows, U: Array, V: Array) -> Array:
+    """(n, r) H^-1 V over the coordinates that may move at the minimum U, H being the curvature of each row."""
+    here = _at(rows, U)
+    side, _, free = _faces(rows.shape, here)
+    return _newton(rows, here, side, namespace(U).where(free, -V, 0.0), free)
+
+
 # -- the objective ------------------------------------------------------------------------------------
 
 

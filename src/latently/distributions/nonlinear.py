@@ -142,8 +142,15 @@ def inferred(terms: Terms, known: Prepared, block: Block) -> Array:
 
 
 def _inferred(terms: Terms, known: Prepared, block: Block) -> Array:
-    rows = _problems(terms, known, _system(known, block), labels=False)
-    return sources(terms, minimised(rows, _first(terms, known, rows), tolerance=EXACT))
+    rows, start, _ = problems_of(terms, known, block)
+    return sources(terms, minimised(rows, start, tolerance=EXACT))
+
+
+def problems_of(terms: Terms, known: Prepared, block: Block) -> tuple[Rows, Array, Array]:
+    """The problems of rows without their labels, starting values in f(s), and y = x - b."""
+    system = _system(known, block)
+    rows = _problems(terms, known, system, labels=False)
+    return rows, _first(terms, known, rows), system.Y
 
 
 def _first(terms: Terms, known: Prepared, rows: Rows) -> Array:
