@@ -23,6 +23,7 @@ from latently.factorization import (
     NMF,
     PCA,
     BinarySparseCoding,
+    DeepNLMF,
     NLMFClassifier,
     VectorQuantizer,
 )
@@ -183,6 +184,7 @@ PLAIN = {**QUICK, "accelerate": None}  # where an accelerated iteration is up to
 CLASSES = {"objective": joint_log_likelihood}
 IN_MEMORY = {"sources": frozenset()}
 FALLING = {"direction": -1, "objective": cost}
+LAYERED = {"direction": -1, "objective": None, "layered": True}
 CASES = [
     Case("GaussianMixture", partial(GaussianMixture, 2, **QUICK)),
     Case("GaussianMixture-spherical", partial(GaussianMixture, 2, covariance_type="spherical", **QUICK)),
@@ -229,6 +231,8 @@ CASES = [
         unlabelled=True,
         **FALLING,
     ),
+    Case("DeepNLMF", partial(DeepNLMF, (3, 2), sigma2=(0.5, 0.2), **QUICK), **LAYERED),
+    Case("DeepNLMF-tuned", partial(DeepNLMF, (3, 2), fine_tune=True, fine_tune_iter=3, **QUICK), **LAYERED),
     Case("BNMF", partial(BNMF, 3, **QUICK), rows="counts"),
     Case("BinarySparseCoding", partial(BinarySparseCoding, 3, **QUICK)),
     Case("VectorQuantizer", partial(VectorQuantizer, 3, n_init=2, random_state=0), **IN_MEMORY),
@@ -281,10 +285,13 @@ def answers(model, X, methods=ROW_METHODS):
     return said
 
 
+NOT_SAVED = {"activations_", "history_parts_"}  # they belong to the rows of a fit, and to its way
+
+
 def state(value, name=""):
     """Fitted attributes as arrays by name, those of estimators within estimators as well."""
     if hasattr(value, "get_params"):
-        kept = [key for key in vars(value) if key.endswith("_") and key != "activations_"]  # which are not saved
+        kept = [key for key in vars(value) if key.endswith("_") and key not in NOT_SAVED]
         parts = [state(getattr(value, key), f"{name}.{key}") for key in kept]
         return {key: array for part in parts for key, array in part.items()}
     if isinstance(value, (list, tuple)):

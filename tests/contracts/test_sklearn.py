@@ -11,6 +11,7 @@ from latently.factorization import (
     NMF,
     PCA,
     BinarySparseCoding,
+    DeepNLMF,
     NLMFClassifier,
     VectorQuantizer,
 )
@@ -37,6 +38,7 @@ CHECKED = [  # one of every class
     NMF(tol=1e-3),
     NLMF(tol=1e-3),
     NLMFClassifier(tol=1e-3),
+    DeepNLMF((2, 2), tol=1e-3),
     BNMF(3, **LOOSE),
     BinarySparseCoding(2, **LOOSE),
     VectorQuantizer(2, n_init=1, random_state=0),

@@ -45,7 +45,9 @@ def problem(seed, way, N=6, D=4, r=2, holed=False):
         X[rng.random((N, D)) < 0.25] = np.nan
         X[0] = 1.0
     start = {
-        "components_init": np.abs(rng.normal(size=(r, D))) + 0.2 if constraint != "unconstrained" else A + 0.2,
+        "components_init": np.abs(rng.normal(size=(r, D))) + 0.2
+        if constraint != "unconstrained"
+        else A + 0.2,
         "offset_init": b * 0.7,
         "activations_init": S * 0.8,
     }
@@ -123,7 +125,9 @@ def test_multiplicative_sweeps_are_those_of_the_oracle(way, holed, labelled):
     kind = NLMFClassifier if labelled else NLMF
     more = classes if labelled else {}
     y = y if labelled else None
-    model = fitted(kind(2, solver="mu", max_iter=3, **start, **more, **options, **WAYS[way], **EXACT), X, y, weight)
+    model = fitted(
+        kind(2, solver="mu", max_iter=3, **start, **more, **options, **WAYS[way], **EXACT), X, y, weight
+    )
     expected, (S, A, b, W, _) = swept(
         oracle.multiplicative_sweep, 3, {**options, **WAYS[way]}, X, start, y, classes, weight
     )
@@ -154,7 +158,9 @@ def test_inferred_sources_have_the_least_cost(way, holed, alpha):
 
 def test_a_row_is_inferred_on_its_own():
     X, start, _, _, _ = problem(4, "tanh", N=40)
-    model = NLMF.from_parameters(components=start["components_init"], offset=start["offset_init"], alpha=0.2, beta=0.1)
+    model = NLMF.from_parameters(
+        components=start["components_init"], offset=start["offset_init"], alpha=0.2, beta=0.1
+    )
     together = model.transform(X)
     alone = np.concatenate([model.transform(x[None, :]) for x in X])
     np.testing.assert_allclose(together, alone, rtol=1e-12, atol=1e-12)
@@ -178,7 +184,13 @@ def test_the_cost_never_rises(seed, way, solver, accelerate, alpha, sigma2, labe
         solver = "gradient"
     X, _, _, y, weight = problem(seed, way, N=15, D=5)
     kind = NLMFClassifier if labelled else NLMF
-    options = {"solver": solver, "accelerate": accelerate, "alpha": alpha, "beta": 0.1 * alpha, "sigma2": sigma2}
+    options = {
+        "solver": solver,
+        "accelerate": accelerate,
+        "alpha": alpha,
+        "beta": 0.1 * alpha,
+        "sigma2": sigma2,
+    }
     model = kind(3, max_iter=12, tol=0.0, random_state=seed, **options, **WAYS[way])
     model = fitted(model, X, y if labelled else None, weight)
     assert np.all(np.diff(model.history_) <= 1e-9 * np.abs(model.history_[1:]))
@@ -286,7 +298,9 @@ def test_generation_reaches_the_one_minimum(way):
     )
     S = model.generate_activations([1, 1, 1], threshold=1.0, random_state=0)
     settings_ = {"mapping": WAYS[way]["mapping"], "alpha": 0.2, "sigma2": 1.0}
-    best = oracle.best_sources(settings_, np.zeros(0), np.zeros((2, 0)), np.zeros(0), way == "ratio", 1, W, w0)
+    best = oracle.best_sources(
+        settings_, np.zeros(0), np.zeros((2, 0)), np.zeros(0), way == "ratio", 1, W, w0
+    )
     least = oracle.cross_entropy(settings_["mapping"], best, 1, W, w0) + 0.2 * np.abs(best).sum()
     for s in S:
         assert oracle.cross_entropy(settings_["mapping"], s, 1, W, w0) + 0.2 * np.abs(s).sum() <= least + 1e-4
@@ -301,7 +315,10 @@ def test_two_sessions_fit_the_classifier_to_given_sources():
     F = oracle.mapped("ratio", model.activations_)
     W, w0 = oracle.best_coefficients(options, F, y, 3, False, weight)
     ours, theirs = (
-        sum(w * oracle.cross_entropy("ratio", s, c, *fit) for w, s, c in zip(weight, model.activations_, y, strict=True))
+        sum(
+            w * oracle.cross_entropy("ratio", s, c, *fit)
+            for w, s, c in zip(weight, model.activations_, y, strict=True)
+        )
         + 0.3 * np.abs(fit[0]).sum()
         for fit in ((model.coef_, model.intercept_), (W, w0))
     )
@@ -330,7 +347,10 @@ def test_rows_unlike_the_training_rows_are_rejected():
         ({"solver": "mu"}, r'solver="mu" needs constraint="non_negative"'),
         ({"activations_init": np.zeros((6, 2))}, "activations_init needs components_init"),
         ({"components_init": np.zeros((3, 4))}, "components_init has shape"),
-        ({"components_init": -np.ones((2, 4)), "constraint": "non_negative"}, "components_init must not be negative"),
+        (
+            {"components_init": -np.ones((2, 4)), "constraint": "non_negative"},
+            "components_init must not be negative",
+        ),
         ({"alpha": -1.0}, "alpha"),
         ({"mapping": "sine"}, "mapping"),
     ],
@@ -391,7 +411,9 @@ def test_a_saved_layer_says_the_same(tmp_path):
     model.save(tmp_path / "layer")
     loaded = latently.load(tmp_path / "layer")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
-    np.testing.assert_array_equal(loaded.generate(["b"], random_state=0), model.generate(["b"], random_state=0))
+    np.testing.assert_array_equal(
+        loaded.generate(["b"], random_state=0), model.generate(["b"], random_state=0)
+    )
 
 
 def test_newton_steps_of_few_do_not_lose_what_was_found():

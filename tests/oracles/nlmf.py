@@ -142,14 +142,28 @@ def best_coefficients(settings, F, y, C, positive, weight=None):
         entropy = -(w @ np.log(p[np.arange(len(labels)), labels]))
         slope = ((p - np.eye(C)[labels]) * w[:, None]).T @ features
         gradient = np.concatenate(
-            [(slope[:, :-1] + settings["gamma"]).ravel(), (settings["gamma"] - slope[:, :-1]).ravel(), slope[:, -1]]
+            [
+                (slope[:, :-1] + settings["gamma"]).ravel(),
+                (settings["gamma"] - slope[:, :-1]).ravel(),
+                slope[:, -1],
+            ]
         )
         return entropy + settings["gamma"] * (P.sum() + Q.sum()), gradient
 
-    upper = [(0, None)] * (C * r) + [(0, 0.0 if positive else None)] * (C * r) + [(0 if positive else None, None)] * C
-    start = np.concatenate([np.full(C * r, 0.01), np.zeros(C * r) if positive else np.full(C * r, 0.01), np.zeros(C)])
+    upper = (
+        [(0, None)] * (C * r)
+        + [(0, 0.0 if positive else None)] * (C * r)
+        + [(0 if positive else None, None)] * C
+    )
+    start = np.concatenate(
+        [np.full(C * r, 0.01), np.zeros(C * r) if positive else np.full(C * r, 0.01), np.zeros(C)]
+    )
     found = minimize(
-        value, start, jac=True, bounds=upper, method="L-BFGS-B",
+        value,
+        start,
+        jac=True,
+        bounds=upper,
+        method="L-BFGS-B",
         options={"maxiter": 50000, "maxfun": 100000, "ftol": 1e-16, "gtol": 1e-10},
     ).x
     W = (found[: C * r] - found[C * r : 2 * C * r]).reshape(C, r)
@@ -227,7 +241,9 @@ def multiplicative_sweep(settings, X, S, A, b, y=None, W=None, w0=None, weight=N
             below += settings["gamma"] if k < r else 0.0
             ratio[c, k] = above / below if below > 0 else 1.0
     here = total(S, A, b, W, w0)
-    stacked = _halved(lambda e: stacked * ratio**e, lambda t: total(S, A, b, t[:, :-1], t[:, -1]), here, stacked)
+    stacked = _halved(
+        lambda e: stacked * ratio**e, lambda t: total(S, A, b, t[:, :-1], t[:, -1]), here, stacked
+    )
     return S, A, b, stacked[:, :-1], stacked[:, -1]
 
 

@@ -26,8 +26,13 @@ from latently.distributions.mappings import Identity, Mapping
 _MOST_STEPS = 200
 _HALVINGS, _MORE_HALVINGS = 12, 60
 _ARMIJO = 1e-4
-_TO_THE_END = 0.9  # of the way to the end of the range that one step may go, where the penalty is infinite there
-_INNER, _INNER_STEPS = 1e-10, 60  # of conjugate gradients: what is left of the squared residual, and iterations
+_TO_THE_END = (
+    0.9  # of the way to the end of the range that one step may go, where the penalty is infinite there
+)
+_INNER, _INNER_STEPS = (
+    1e-10,
+    60,
+)  # of conjugate gradients: what is left of the squared residual, and iterations
 _TIMES_HELD = 2  # how often coordinates are held back before a step is taken
 _ROUNDING = 4e-15  # of the objective, relative to its terms
 
@@ -144,7 +149,9 @@ def minimised(rows: Rows, U: Array, *, tolerance: float, most_steps: int = _MOST
             their, at = rows.take(index), here.take(index)
             theirs = [xp.take(array, index, axis=0) for array in (side, gradient, free)]
             downhill = -theirs[1] / _diagonal(their, at, theirs[0])
-            at, lost = _along(their, at, theirs[0], theirs[1], xp.where(theirs[2], downhill, 0.0), _MORE_HALVINGS)
+            at, lost = _along(
+                their, at, theirs[0], theirs[1], xp.where(theirs[2], downhill, 0.0), _MORE_HALVINGS
+            )
             here = _put(here, at, stuck)
             if bool(xp.any(lost)):  # rounding is all that is left
                 gone = xp.zeros_like(stuck)
@@ -220,7 +227,7 @@ def _faces(shape: Shape, here: _At) -> tuple[Array, Array, Array]:
             zero, pushed = shape.mapping.zero, shape.penalty / shape.mapping.slope
             away = xp.where(slope < -pushed, 1.0, xp.where(slope > pushed, -1.0, 0.0))
             away = xp.where(pushed + 0.0 * slope > 0, away, 1.0)
-            side = xp.where(U > zero, 1.0, xp.where(U < zero, -1.0, away * ones))
+            side = xp.where(zero < U, 1.0, xp.where(zero > U, -1.0, away * ones))
             gradient, free = slope + side * steep, side != 0
         else:
             side, gradient, free = ones, slope + steep, ones > 0

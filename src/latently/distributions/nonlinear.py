@@ -417,9 +417,7 @@ def best_components(sums: Sums, layer: Layer, terms: Terms, penalty: float | Non
     lower: Any = -float("inf")
     if terms.positive_parts:
         lower = xp.concat([zeros((D, m - 1), at), -layer.offset[:, None]], axis=1)
-    shape = Shape(
-        penalty=beta * in_rows, penalised=beta > 0, signed=not terms.positive_parts, lower=lower
-    )
+    shape = Shape(penalty=beta * in_rows, penalised=beta > 0, signed=not terms.positive_parts, lower=lower)
     inverse = inverse_of(gram, 0.0) if gram.ndim == 2 else None
     level = xp.zeros_like(sums.cross[0, :]) + float(sums.level) / D
     rows = Rows(shape, gram, inverse, sums.cross.T, level)
@@ -477,7 +475,9 @@ def measured_from(sums: Sums, before: Array, after: Array) -> Sums:
     """Sums of y = x - `before` as those of x - `after`."""
     xp, moved = namespace(sums.cross), before - after
     gram = extended_gram(sums)
-    seen = gram[:, -1][:, None] if gram.ndim == 2 else gram[:, :, -1].T  # sums of f~, of all rows or by feature
+    seen = (
+        gram[:, -1][:, None] if gram.ndim == 2 else gram[:, :, -1].T
+    )  # sums of f~, of all rows or by feature
     cross = sums.cross + seen * moved
     level = sums.level + xp.sum(moved * (sums.cross[-1, :] + 0.5 * seen[-1, ...] * moved))
     return replace(sums, cross=cross, level=level)

@@ -93,7 +93,9 @@ class Regression:
         lower = 0.0 if self.positive else -float("inf")
         shape = Shape(penalty=penalty, penalised=self.gamma > 0, signed=not self.positive, lower=lower)
         level = xp.zeros_like(start[:, 0]) + xp.abs(sums.entropy)
-        found = minimised(Rows(shape, H, None, pull, level), start, tolerance=tolerance, most_steps=_INNER_STEPS)
+        found = minimised(
+            Rows(shape, H, None, pull, level), start, tolerance=tolerance, most_steps=_INNER_STEPS
+        )
         return xp.reshape(found, (C, m))
 
     def multiplied(self, sweep: Any, layer: Layer, exponent: float) -> Layer:
@@ -180,9 +182,7 @@ def of_rows(mapping: Mapping, layer: Layer, whole: bool, block: Block) -> Softma
         mixed = xp.reshape(spread[:, :, None] * U[:, None, :], (U.shape[0], (c + 1) * m))
         products = U.T @ mixed
         grid.append([products[:, i * m : (i + 1) * m] for i in range(c + 1)])
-    rows = [
-        xp.concat([grid[c][i] if i <= c else grid[i][c].T for i in range(C)], axis=1) for c in range(C)
-    ]
+    rows = [xp.concat([grid[c][i] if i <= c else grid[i][c].T for i in range(C)], axis=1) for c in range(C)]
     return SoftmaxSums(xp.sum(entropy), slope, xp.concat(rows))
 
 

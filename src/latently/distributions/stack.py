@@ -42,9 +42,7 @@ class _Passed:
     R: Array  # (n, D): what it leaves
 
 
-def climbed(
-    stack: tuple[tuple[Terms, Prepared], ...], block: Block
-) -> tuple[StackSums, list[Array]]:
+def climbed(stack: tuple[tuple[Terms, Prepared], ...], block: Block) -> tuple[StackSums, list[Array]]:
     """Cost and gradient of a block, and the sources of all layers side by side."""
     first = stack[0][1].layer.components
     xp = namespace(first)

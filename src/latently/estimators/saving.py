@@ -156,7 +156,8 @@ def _are_sizes(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iu" and value.ndim in (1, 2)
     return isinstance(value, (list, tuple)) and all(
-        isinstance(entry, (bool, int, float, str)) or (isinstance(entry, (list, tuple)) and all(type(size) is int for size in entry))
+        isinstance(entry, (bool, int, float, str))
+        or (isinstance(entry, (list, tuple)) and all(type(size) is int for size in entry))
         for entry in value
     )
 

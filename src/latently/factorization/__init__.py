@@ -8,4 +8,13 @@ from latently.factorization.nmf import NMF
 from latently.factorization.pca import PCA
 from latently.factorization.quantizer import VectorQuantizer
 
-__all__ = ["BNMF", "NLMF", "NLMFClassifier", "NMF", "PCA", "BinarySparseCoding", "DeepNLMF", "VectorQuantizer"]
+__all__ = [
+    "BNMF",
+    "NLMF",
+    "NMF",
+    "PCA",
+    "BinarySparseCoding",
+    "DeepNLMF",
+    "NLMFClassifier",
+    "VectorQuantizer",
+]

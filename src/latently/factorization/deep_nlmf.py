@@ -48,6 +48,7 @@ _OF_LAYERS: dict[str, Any] = {
     "solver": lambda name, value: check_choice(name, value, SOLVERS),
     "session": lambda name, value: check_choice(name, value, SESSIONS),
 }
+_SLOW = 0.01  # of tol: quasi-Newton steps gain less, and more of them follow
 _OF_ALL = ("n_init", "max_iter", "tol", "accelerate", "block_size", "verbose", "callbacks")
 
 
@@ -284,7 +285,9 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
                 except ValueError as error:
                     if number == 0:
                         raise
-                    raise ValueError(f"layer {number + 1}, on the sources of layer {number}: {error}") from error
+                    raise ValueError(
+                        f"layer {number + 1}, on the sources of layer {number}: {error}"
+                    ) from error
                 layers.append(layer)
                 rows = layer.activations_ if self.inputs == "activations" else layer.transform(rows)
                 rows = in_main_memory(rows) if hasattr(rows, "compute") else rows
@@ -318,32 +321,43 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
             kept["state"] = state
             return float(sums.cost), to_numpy(sums.gradient)
 
-        penalty, positive, scale = self._of_parameters(layers, terms, n_rows)
+        sizes_of_features = [
+            float(np.mean(to_numpy(layer.map_sources(layer.activations_)) ** 2)) for layer in self.layers_
+        ]
+        penalty, positive, scale = self._of_parameters(layers, terms, n_rows, sizes_of_features)
         descent = Descent(evaluate, penalty, positive, scale)
         identity = "" if self.checkpoint is None else f"{n_rows} rows"
         options = FitOptions.of(self, identity, objective=replace(_TOTAL, least_size=0.0), least_size=0.0)
-        options = replace(options, max_iter=self.fine_tune_iter, stop=relative(self.tol, 0.0), tol=0.0, checkpoint=None)
+        options = replace(
+            options,
+            max_iter=self.fine_tune_iter,
+            stop=relative(_SLOW * self.tol, 0.0),
+            tol=0.0,
+            checkpoint=None,
+        )
         start = to_numpy(flattened(layers))
         result = fitting.fit(descent.step, lambda progress: (descent.start(start), False), options)
         self.fine_tune_history_ = np.array(result.history)
         evaluate(result.params.at)
         state = kept["state"]
         assert state.shape[1] == n_states
-        for layer, found in zip(self.layers_, unflattened(like(result.params.at, place), layers), strict=True):
+        for layer, found in zip(
+            self.layers_, unflattened(like(result.params.at, place), layers), strict=True
+        ):
             layer._keep(found)
             r = found.components.shape[0]
             layer.activations_, state = state[:, :r], state[:, r:]
 
     @staticmethod
-    def _of_parameters(layers, terms, n_rows):
+    def _of_parameters(layers, terms, n_rows, sizes_of_features):
         """(p,) penalties, whether a parameter must not be negative, and the inverse of a typical curvature."""
         penalty, positive, scale = [], [], []
-        for layer, term in zip(layers, terms, strict=True):
-            curvature = n_rows / term.sigma2
+        for layer, term, square in zip(layers, terms, sizes_of_features, strict=True):
+            curvature, share = n_rows / term.sigma2, max(square, 1e-6)
             entries = [
-                (layer.components, term.beta, term.positive_parts, curvature),
+                (layer.components, term.beta, term.positive_parts, share * curvature),
                 (layer.offset, 0.0, term.positive_parts, curvature),
-                (layer.coef, term.gamma, term.positive_parts, 0.1 * n_rows),
+                (layer.coef, term.gamma, term.positive_parts, 0.1 * share * n_rows),
                 (layer.intercept, 0.0, term.positive_parts, 0.1 * n_rows),
             ]
             for array, its_penalty, its_sign, its_curvature in entries:

@@ -197,8 +197,9 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         objective = replace(COST, least_size=sweeps.scale)
         options = FitOptions.of(self, identity, objective=objective, least_size=0.0)
         options = replace(options, passes=sweeps.passes)
+        parts: list[tuple[float, float]] = []
         result = fitting.fit(
-            sweeps.step,
+            sweeps.recorded(sweeps.step, parts),
             lambda progress: self._start(sweeps, found, options, progress),
             options,
             example=sweeps.example,
@@ -208,6 +209,12 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.activations_ = result.params.state
         self.n_iter_, self.converged_, self.n_passes_ = result.n_iter, result.converged, sweeps.passes.count
         self.history_ = like(np.array(result.history[1:], dtype=np.float64), self.components_)
+        unknown = np.full((max(result.n_iter + 1 - len(parts), 0), 2), np.nan)  # before a checkpoint
+        told = np.concatenate([unknown, np.reshape(parts, (-1, 2))])[1 : result.n_iter + 1]
+        self._keep_parts(told)
+
+    def _keep_parts(self, parts):
+        """The two parts of the cost after every sweep, for models that show them."""
 
     def _warn_without_minimum(self):
         if self.alpha > 0 and self.beta == 0:
@@ -259,9 +266,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             earlier = explained(per_row, layer)
         if earlier is not None:
             share = (self.n_iter_ + self.learning_offset) ** -self.learning_decay
-            per_row = add(
-                mapped(lambda a: (1 - share) * a, earlier), mapped(lambda a: share * a, per_row)
-            )
+            per_row = add(mapped(lambda a: (1 - share) * a, earlier), mapped(lambda a: share * a, per_row))
         beta = self.beta / found.weight
         self._online = mapped(namespace(layer.components).asarray, per_row), layer.offset
         layer = best_components(per_row, layer, sweeps.terms, beta)
@@ -416,6 +421,10 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """Rows f(S) A + b for given sources, (n_samples, n_features)."""
         S = self._checked_sources(X)
         return self._terms().mapping.value(S) @ self.components_ + self.offset_
+
+    def map_sources(self, X):
+        """Features f(S) of given sources, (n_samples, n_components)."""
+        return self._terms().mapping.value(self._checked_sources(X))
 
     def _checked_sources(self, X, name="X"):
         """Given sources as an array beside the components."""

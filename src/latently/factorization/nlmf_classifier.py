@@ -95,6 +95,9 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         S of the fitted rows, which knows their labels; not saved.
     history_ : ndarray of shape (n_sweeps,)
         Weighted cost after every sweep; it never increases. In a dual session that of the factorisation.
+    history_parts_ : ndarray of shape (n_sweeps, 2)
+        The same in two parts: of the rows with the penalties on sources and components, and of the classifier
+        with that on coefficients; not saved.
     reject_below_ : float
     n_iter_ : int
         Number of sweeps.
@@ -143,7 +146,9 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.array_api_support = False  # rows may be on any device, but labels, which may be text, are NumPy's
+        tags.array_api_support = (
+            False  # rows may be on any device, but labels, which may be text, are NumPy's
+        )
         return tags
 
     # -- fitting --------------------------------------------------------------------------------------
@@ -232,8 +237,10 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         return super()._layer() if self.session == "dual" else self._layer()
 
     def _with_classes(self, sweeps, layer, state):
-        before = Layer(layer.components, layer.offset, self.coef_, self.intercept_) if hasattr(self, "coef_") else (
-            self._with_starting_coef(layer)
+        before = (
+            Layer(layer.components, layer.offset, self.coef_, self.intercept_)
+            if hasattr(self, "coef_")
+            else (self._with_starting_coef(layer))
         )
         over = replace(sweeps, n_classes=len(self.classes_)).over_sources(state)
         found = self._regression().stepped(over, before)
@@ -241,6 +248,9 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         coef = before.coef + share * (found.coef - before.coef)
         intercept = before.intercept + share * (found.intercept - before.intercept)
         return replace(before, coef=coef, intercept=intercept)
+
+    def _keep_parts(self, parts):
+        self.history_parts_ = parts
 
     def _gamma(self):
         return float(self.gamma)
@@ -326,7 +336,9 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         y = np.atleast_1d(np.asarray(y))
         codes = self._encoded(y, len(y), self.classes_)
         if np.any(codes == UNLABELLED):
-            raise ValueError(f"y must hold classes to generate, among {self.classes_.tolist()}, but it holds -1")
+            raise ValueError(
+                f"y must hold classes to generate, among {self.classes_.tolist()}, but it holds -1"
+            )
         S = as_generator(random_state).standard_normal((len(codes), self.components_.shape[0]))
         terms, layer = self._terms(), self._layer()
         S = like(np.abs(S) if terms.positive_sources else S, self.components_)

@@ -12,7 +12,9 @@ from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.distributions.nonlinear import Layer
 from latently.factorization import starts
 
-_COVARIANCE_OF = 2048  # features up to which the covariance is formed; beyond, axes are found by power iteration
+_COVARIANCE_OF = (
+    2048  # features up to which the covariance is formed; beyond, axes are found by power iteration
+)
 _MORE, _POWERS = 20, 8
 _FILL = 0.9  # of the range of the map, which sources of the start take up
 _RANK = 1e-12  # of the largest variance: a smaller one is rounding
@@ -55,7 +57,9 @@ def _positive(terms, sweep, found, r, rng, place, by_chance, labelled):
     A = A / np.sqrt(np.sum(A**2, axis=1, keepdims=True))
     _, high = sweep.reduce(_ranges, _wider, like(A, place), like(0.0 * mean, place))
     A = A * (np.maximum(to_numpy(high), 1e-100) / _FILL)[:, None]
-    if f.zero and terms.positive_sources:  # the map is at least f(0), so that much of every component is in each row
+    if (
+        f.zero and terms.positive_sources
+    ):  # the map is at least f(0), so that much of every component is in each row
         A = A * min(1.0, 0.5 * mean.sum() / max(f.zero * A.sum(), 1e-300))
     return A, b
 

@@ -60,6 +60,7 @@ class Moving:
 
     layer: Layer
     rates: Array  # (3,): of sources, components and coefficients
+    classification: float = 0.0  # the part of the cost that belongs to the classifier
 
 
 class Solver(Protocol):
@@ -160,6 +161,17 @@ class NonlinearSweeps:
     def floats_per_row(self) -> int:
         return floats_per_row(self.n_components, self.data.n_features, self.missing)
 
+    def recorded(self, step: PointStep, parts: list[tuple[float, float]]) -> PointStep:
+        """The same step, which notes the two parts of the cost at every point: of rows, and of their labels."""
+
+        def noting(point: Point) -> Step[Point]:
+            here = step(point)
+            told = float(point.shared.classification)
+            parts.append((here.objective - told, told))
+            return here
+
+        return noting
+
     def over(self, data: Any) -> Any:
         return data.sweep(None, floats_per_row=self.floats_per_row, block_size=self.block_size)
 
@@ -168,7 +180,8 @@ class NonlinearSweeps:
         sums, state = self.swept(layer, sources, Stay())
         cost = self.cost(sums, layer, layer, state)
         speed = FIRST_MOMENTUM if self.accelerate and not self.solver.shortens else 1.0
-        return Point(Moving(layer, self._first_rates(layer, sums)), state, cost, speed=speed)
+        told = float(sums.entropy) + (self.regression.penalty(layer) if self.n_classes else 0.0)
+        return Point(Moving(layer, self._first_rates(layer, sums), told), state, cost, speed=speed)
 
     def example(self) -> Point:
         """A point of the right shapes, for reading a checkpoint."""
@@ -176,7 +189,9 @@ class NonlinearSweeps:
         classes = (zeros((C, r), place), zeros((C,), place)) if C else (None, None)
         layer = Layer(zeros((r, D), place), zeros((D,), place), *classes)
         state = zeros((self.n_rows, r), place)
-        return Point(Moving(layer, zeros((3,), place)), state, 0.0, onward=Maybe(Moving(layer, zeros((3,), place))))
+        return Point(
+            Moving(layer, zeros((3,), place)), state, 0.0, onward=Maybe(Moving(layer, zeros((3,), place)))
+        )
 
     # -- one step ---------------------------------------------------------------------------------------
 
@@ -197,9 +212,15 @@ class NonlinearSweeps:
             layer = self.solver.coefficients(self.regression, over_sources, layer, 1.0)
             entropy = self.regression.cost(over_sources, layer) - self.regression.penalty(layer)
         cost = self.cost(sums, start, layer, state, entropy)
-        found = Moving(layer, point.shared.rates)
+        found = Moving(
+            layer, point.shared.rates, entropy + (self.regression.penalty(layer) if self.n_classes else 0.0)
+        )
         return replace(
-            point, shared=found, state=state, cost=cost, onward=self._onward(point.shared.layer, found, point.speed)
+            point,
+            shared=found,
+            state=state,
+            cost=cost,
+            onward=self._onward(point.shared.layer, found, point.speed),
         )
 
     def _onward(self, before: Layer, found: Moving, speed: float) -> Moving | None:
@@ -250,8 +271,9 @@ class NonlinearSweeps:
 
             there, cost, rates[2] = shortened(of_coefficients, cost, rates[2], slack)
             layer = layer if there is None else there
+        told = cost - rest if self.n_classes else 0.0
         next_rates = np.array([self.solver.next_rate(rate) for rate in rates])
-        moving = Moving(layer, self._like(next_rates))
+        moving = Moving(layer, self._like(next_rates), told)
         return replace(point, shared=moving, state=state, cost=cost)
 
     def _first_rates(self, layer: Layer, sums: Sums) -> Array:
@@ -279,7 +301,9 @@ class NonlinearSweeps:
         sums, state = swept(self.over(self._with(state)), swept_rows, self.terms, move, known)
         return sums, state
 
-    def cost(self, sums: Sums, start: Layer, layer: Layer, state: Array, entropy: float | None = None) -> float:
+    def cost(
+        self, sums: Sums, start: Layer, layer: Layer, state: Array, entropy: float | None = None
+    ) -> float:
         """The cost of a layer with the sources that a sweep from `start` left."""
         terms, A = self.terms, layer.components
         xp = namespace(A)

@@ -19,6 +19,7 @@ from latently.estimators.checks import (
     check_positive,
     parameter,
 )
+from latently.estimators.classifier import DensityClassifier, check_threshold
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.rows import for_method, in_main_memory, rows_of
@@ -27,7 +28,6 @@ from latently.mixture.factors import FactorMethods
 from latently.mixture.mcfa import MCFA, check_loadings_given
 from latently.mixture.structure import CommonStructure, common_covariances
 from latently.supervised import labelled
-from latently.estimators.classifier import DensityClassifier, check_threshold
 
 
 @dataclass(frozen=True)

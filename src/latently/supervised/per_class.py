@@ -20,12 +20,12 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from latently.backend.namespace import like
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_integer, check_mixing_weights, check_weights, numbers
+from latently.estimators.classifier import DensityClassifier, check_threshold
 from latently.estimators.data import check_data
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_generator, draw_from
 from latently.estimators.rows import in_main_memory
-from latently.estimators.classifier import DensityClassifier, check_threshold
 
 
 @estimator
