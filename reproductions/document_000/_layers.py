@@ -21,11 +21,12 @@ CLASSES = tuple(range(10))
 REBUILT, WRONG, WRONG_OF_FITTED = "e_r", "class error, %", "class error of fitted, %"
 COLUMNS = {REBUILT: ".3f", WRONG: ".2f", WRONG_OF_FITTED: ".2f", "sweeps": "d", "seconds": ".0f"}
 ABOUT = """
-    Pixels from 0 to 1, 1000 training images of each digit, and the 10,000 test images (the source's 1000 of each
-    cannot be: there are 892 test images of the 5). e_r is the squared error of rebuilt test images over twice their
-    number; errors of classes are of test and of fitted images. Sources of both are inferred without labels.
-    Test images choose nothing unless it is said. A fit ends when a sweep gains less than 1e-5 of the cost, as in the
-    source, or after the number of sweeps told; it starts from principal axes (non-negative parts), not by chance.
+    Pixels from 0 to 1, 1000 training images of each digit, and the 10,000 test images (the source's 1000
+    of each cannot be: there are 892 test images of the 5). e_r is the squared error of rebuilt test
+    images over twice their number; errors of classes are of test and of fitted images. Sources of both
+    are inferred without labels. Test images choose nothing unless it is said. A fit ends when a sweep
+    gains less than 1e-5 of the cost, as in the source, or after the number of sweeps told; it starts from
+    principal axes (non-negative parts), not by chance.
 """
 
 

@@ -132,10 +132,10 @@ REPRODUCTION = Reproduction(
     source="Document 000, section 5.2.1, Table 5.1, and the text after Fig. 5.11 for two sessions",
     data=ABOUT,
     protocol=f"""
-        Settings are {{d, alpha, beta, gamma, sigma^2}}. In a dual session the classifier is fitted after the
-        factorisation, which knows no labels. "{CHOSEN.capitalize()}": gamma and sigma^2 with the fewest errors on a
-        fifth of the training images, then all are fitted. Regressions have an L2 penalty (C = 0.1, features of unit
-        size).
+        Settings are {{d, alpha, beta, gamma, sigma^2}}. In a dual session the classifier is fitted after
+        the factorisation, which knows no labels. "{CHOSEN.capitalize()}": gamma and sigma^2 with the
+        fewest errors on a fifth of the training images, then all are fitted. Regressions have an L2
+        penalty (C = 0.1, features of unit size).
     """,
     keys=("model",),
     columns={"settings": "", **COLUMNS},

@@ -118,13 +118,14 @@ def _printed(model, errors):
 REPRODUCTION = Reproduction(
     id="000/tables-5.2-5.3",
     title="two layers of the non-linear factorisation",
-    source="Document 000, section 5.3, Tables 5.2 and 5.3, Figs. 5.40, 5.43 to 5.45, and the text on two sessions",
+    source="Document 000, section 5.3, Tables 5.2 and 5.3, Figs. 5.40, 5.43 to 5.45, text on two sessions",
     data=ABOUT,
     protocol="""
-        The second layer factorises the sources of the first, {100, 0, 0, 0.2, 1e-3}: those of its fit, which know the
-        labels, as in the source; or "on inferred sources", as for new images. Fine-tuned stacks are not in the
-        source: after one layer after the other, all parameters descend on the total cost at the sources that are
-        inferred without labels. Their settings are the best of a few by a fifth of the training images.
+        The second layer factorises the sources of the first, {100, 0, 0, 0.2, 1e-3}: those of its fit,
+        which know the labels, as in the source; or "on inferred sources", as for new images. Fine-tuned
+        stacks are not in the source: after one layer after the other, all parameters descend on the total
+        cost at the sources that are inferred without labels. Their settings are the best of a few by a
+        fifth of the training images.
     """,
     keys=("model",),
     columns={"settings": "", **COLUMNS, "errors": "d", BY_CLASS: ""},

@@ -176,7 +176,7 @@ def mean_sparsity_index(A, threshold=0.05):
     0.5
     """
     A = check_array(to_numpy(A) if is_native(A) else A, dtype=np.float64, input_name="A")
-    if isinstance(threshold, bool) or not isinstance(threshold, Real) or not threshold >= 0:
+    if isinstance(threshold, bool) or not isinstance(threshold, Real) or not float(threshold) >= 0:
         raise ValueError(f"threshold must be a number of at least 0, not {threshold!r}")
     return float(np.mean(np.mean(np.abs(A) < threshold, axis=1)))
 

@@ -31,7 +31,9 @@ holed_or_not = pytest.mark.parametrize("holed", [False, True], ids=["", "holed"]
 
 
 def problem(seed, way, N=6, D=4, r=2, holed=False):
-    """Rows, starting values within the constraints, labels of three classes (one of them unknown), and weights."""
+    """Rows, starting values within the constraints, labels of three classes (one of them unknown), and
+    weights.
+    """
     rng = np.random.default_rng(seed)
     constraint = WAYS[way].get("constraint", "unconstrained")
     A, b, S = rng.normal(size=(r, D)), rng.normal(size=D), rng.normal(size=(N, r))
@@ -71,7 +73,7 @@ def fitted(model, X, y=None, weight=None):
     return model.fit(X, y, weight) if y is not None else model.fit(X, sample_weight=weight)
 
 
-# -- against the oracle -----------------------------------------------------------------------------------
+# -- against the oracle --------------------------------------------------------------------------------
 
 
 @every_way
@@ -166,7 +168,7 @@ def test_a_row_is_inferred_on_its_own():
     np.testing.assert_allclose(together, alone, rtol=1e-12, atol=1e-12)
 
 
-# -- costs that never rise --------------------------------------------------------------------------------
+# -- costs that never rise -----------------------------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)
@@ -200,7 +202,9 @@ def test_the_cost_never_rises(seed, way, solver, accelerate, alpha, sigma2, labe
 
 
 def test_a_step_with_an_exponent_can_raise_the_cost_and_is_shortened():
-    """x = a = 1, s = 5, alpha = .01, tanh: the errata's example, .0500 -> .4159 without the test of the cost."""
+    """x = a = 1, s = 5, alpha = .01, tanh: the errata's example, .0500 -> .4159 without the test of the
+    cost.
+    """
     terms = Terms(MAPPINGS["tanh"], 0.01, 0.0, 0.0, 1.0, True, True)
     layer = Layer(np.ones((1, 1)), np.zeros(1))
     block = Block(np.ones((1, 1)), state=np.full((1, 1), 5.0))
@@ -222,7 +226,7 @@ def test_a_step_with_an_exponent_can_raise_the_cost_and_is_shortened():
     assert model.history_[0] <= 2 * 0.0500
 
 
-# -- what is optimal ----------------------------------------------------------------------------------------
+# -- what is optimal -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mapping", ["tanh", "logistic", "identity"])
@@ -262,7 +266,7 @@ def test_rows_beyond_the_range_have_finite_sources():
     np.testing.assert_allclose(model.row_cost([[2.0], [-3.0]]), [0.5, 2.0], rtol=1e-9)
 
 
-# -- classes --------------------------------------------------------------------------------------------------
+# -- classes -------------------------------------------------------------------------------------------
 
 
 def digits():
@@ -334,7 +338,7 @@ def test_rows_unlike_the_training_rows_are_rejected():
     assert np.mean(model.predict(held_out) == -1) == pytest.approx(0.05, abs=0.01)
 
 
-# -- bad input ------------------------------------------------------------------------------------------------
+# -- bad input -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -376,7 +380,7 @@ def test_rows_that_cannot_be_are_told():
         model.inverse_transform(np.zeros((3, 5)))
 
 
-# -- around it ------------------------------------------------------------------------------------------------
+# -- around it -----------------------------------------------------------------------------------------
 
 
 def test_batches_approach_the_fit_of_all_rows():

@@ -1,7 +1,7 @@
 """Non-linear factorisation, entry by entry: X (N, D), S (N, r), A (r, D), b (D,), W (C, r), w0 (C,).
 
-Loops over rows, features and components, with nothing in common with the library. NaN marks what was not observed,
-a label of -1 a row without one; `weight` counts rows.
+Loops over rows, features and components, with nothing in common with the library. NaN marks what was not
+observed, a label of -1 a row without one; `weight` counts rows.
 """
 
 import math
@@ -62,7 +62,9 @@ def cost(settings, X, S, A, b, y=None, W=None, w0=None, weight=None):
 
 
 def best_sources(settings, x, A, b, positive, label=-1, W=None, w0=None, rounds=2000):
-    """Coordinate descent in s, each coordinate by bisection of the derivative of its own convex problem in f(s)."""
+    """Coordinate descent in s, each coordinate by bisection of the derivative of its own convex problem in
+    f(s).
+    """
     mapping, r = settings["mapping"], len(A)
     f, slope, alpha, sigma2 = MAPS[mapping], SLOPES[mapping], settings["alpha"], settings["sigma2"]
     seen = ~np.isnan(x)
@@ -189,7 +191,9 @@ def exact_sweep(settings, X, S, A, b, constraint, y=None, W=None, w0=None, weigh
 
 
 def multiplicative_sweep(settings, X, S, A, b, y=None, W=None, w0=None, weight=None):
-    """Sources, components, then coefficients, each with exponent 1, halved until the whole cost does not rise."""
+    """Sources, components, then coefficients, each with exponent 1, halved until the whole cost does not
+    rise.
+    """
     mapping, alpha, sigma2 = settings["mapping"], settings["alpha"], settings["sigma2"]
     weight = np.ones(len(X)) if weight is None else weight
     N, r, D = len(X), len(A), X.shape[1]

@@ -183,7 +183,8 @@ def shortened(
 ) -> tuple[T | None, float, float]:
     """What `trial(rate)` gives at the first rate, halved again and again, at which the cost does not rise.
 
-    With its cost, and that rate. None, and the cost before, if none does. A rate above one falls back to one first.
+    With its cost, and that rate. None, and the cost before, if none does. A rate above one falls back to
+    one first.
     """
     for _ in range(most):
         found, cost = trial(rate)
@@ -201,9 +202,10 @@ def never_rising(step: PointStep) -> PointStep:
 
         def next_point() -> Point:
             there = here.next_params()
-            worse = there.cost is not None and there.cost > here.objective
-            small = worse and there.cost <= here.objective + here.rounding
-            return point if small else there
+            if there.cost is None:
+                return there
+            by_rounding = here.objective < there.cost <= here.objective + here.rounding
+            return point if by_rounding else there
 
         return Step(here.objective, here.rounding, next_point)
 

@@ -2,9 +2,9 @@
 
     minimise over x     g(x) + sum_i penalty_i |x_i|,      x_i >= 0 where `positive`
 
-g is smooth; p numbers x. The limited-memory BFGS direction of the gradient that counts at kinks and bounds, taken only
-where it agrees with that gradient in sign, is followed within the orthant, half as far until the objective falls.
-Andrew & Gao (2007), ICML.
+g is smooth; p numbers x. The limited-memory BFGS direction of the gradient that counts at kinks and bounds,
+taken only where it agrees with that gradient in sign, is followed within the orthant, half as far until the
+objective falls. Andrew & Gao (2007), ICML.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latently.backend.namespace import Floats
 from latently.core.drivers import Step
@@ -41,7 +42,7 @@ class Descent:
 
     evaluate: Evaluate
     penalty: Floats  # (p,)
-    positive: Floats  # (p,) bool
+    positive: NDArray[np.bool_]  # (p,)
     scale: Floats  # (p,): the inverse of a typical curvature
 
     def start(self, at: Floats) -> Walk:

@@ -1,18 +1,18 @@
 """Many small convex problems at once, one for each row of U.
 
-    minimise over u    u'Gu/2 - c'u + sum_k lambda_k |f^-1(u_k)| + kappa [ln sum_c exp v_c - v_t],   v = W u + w0
-    subject to         lower <= u <= upper
+    minimise over u    u'Gu/2 - c'u + sum_k lambda_k |f^-1(u_k)| + kappa [ln sum_c exp v_c - v_t]
+    subject to         lower <= u <= upper,      v = W u + w0
 
-n rows, r coordinates, C classes; the last term is there only for rows with a label t. G is (r, r), or (n, r, r)
-where each row has its own. This is the inference of sources in u = f(s), where it is convex (docs/nlmf.md), and
-with f the identity the least-squares update of components with or without constraints.
+n rows, r coordinates, C classes; the last term is there only for rows with a label t. G is (r, r), or (n, r,
+r) where each row has its own. This is the inference of sources in u = f(s), where it is convex
+(docs/nlmf.md), and with f the identity the least-squares update of components with or without constraints.
 
 Projected Newton steps: coordinates at a bound, or at s = 0 where the penalty has its kink, are held while the
 gradient keeps them there; the others take a Newton step, projected on the side of the kink on which they are.
 A shared G makes the Newton equations of all rows one conjugate-gradient iteration in matrix products,
-preconditioned by one inverse: rows differ from G by few held coordinates, a diagonal and C - 1 directions. Every row
-has its own step length and ends on its own, so that its result does not depend on other rows.
-An iteration costs O(n r^2). Bertsekas (1982), SIAM J. Control and Optimization 20.
+preconditioned by one inverse: rows differ from G by few held coordinates, a diagonal and C - 1 directions.
+Every row has its own step length and ends on its own, so that its result does not depend on other rows. An
+iteration costs O(n r^2). Bertsekas (1982), SIAM J. Control and Optimization 20.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from latently.backend.namespace import Array, device, eye, namespace
-from latently.distributions.mappings import Identity, Mapping
+from latently.distributions.mappings import IDENTITY, Identity, Mapping
 
 _MOST_STEPS = 200
 _HALVINGS, _MORE_HALVINGS = 12, 60
@@ -54,7 +54,7 @@ class Softmax:
 class Shape:
     """What all rows share: the map, the penalty and the range."""
 
-    mapping: Mapping = Identity()
+    mapping: Mapping = IDENTITY
     penalty: Any = 0.0  # lambda: a number, or (r,)
     penalised: bool = False  # whether any of it is positive
     signed: bool = True  # whether s may be negative, so that the penalty has its kink inside the range
@@ -174,7 +174,7 @@ def costs(rows: Rows, U: Array) -> Array:
 
 
 def response(rows: Rows, U: Array, V: Array) -> Array:
-    """(n, r) H^-1 V over the coordinates that may move at the minimum U, H being the curvature of each row."""
+    """(n, r) H^-1 V over the coordinates that may move at the minimum U, H being a row's curvature."""
     here = _at(rows, U)
     side, _, free = _faces(rows.shape, here)
     return _newton(rows, here, side, namespace(U).where(free, -V, 0.0), free)
@@ -203,7 +203,9 @@ def _at(rows: Rows, U: Array) -> _At:
 
 
 def cross_entropy(coef: Array, intercept: Array, targets: Array, U: Array) -> tuple[Array, Array]:
-    """(n,) minus the log probability of the class of each row, zero without label; and probabilities (n, C)."""
+    """(n,) minus the log probability of the class of each row, zero without label; and probabilities (n,
+    C).
+    """
     xp = namespace(U)
     v = U @ coef.T + intercept
     v = v - xp.max(v, axis=1, keepdims=True)
@@ -275,7 +277,8 @@ def _newton(rows: Rows, here: _At, side: Array, gradient: Array, free: Array) ->
 def _held_back(
     rows: Rows, here: _At, side: Array, gradient: Array, free: Array
 ) -> tuple[Array, Array, Array]:
-    """The Newton step without coordinates at a bound or kink that it would push beyond; gradient and free there.
+    """The Newton step without coordinates at a bound or kink that it would push beyond; gradient and free
+    there.
 
     The gradient lets them go, but together with the others they would only be projected back.
     """
@@ -436,8 +439,13 @@ def _put(all_rows: _At, some: _At, where: Array) -> _At:
         return xp.where(where if old.ndim == 1 else where[:, None], picked, old)
 
     probability = None if all_rows.probability is None else mixed(all_rows.probability, some.probability)
-    pairs = ((all_rows.U, some.U), (all_rows.cost, some.cost), (all_rows.size, some.size))
-    return _At(*(mixed(*pair) for pair in pairs), mixed(all_rows.slope, some.slope), probability)
+    return _At(
+        mixed(all_rows.U, some.U),
+        mixed(all_rows.cost, some.cost),
+        mixed(all_rows.size, some.size),
+        mixed(all_rows.slope, some.slope),
+        probability,
+    )
 
 
 def _scattered(nothing: Array, chosen: Array, index: Array) -> Array:

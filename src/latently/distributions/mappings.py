@@ -5,9 +5,9 @@
     ratio       u = s / (1 + s)          0 <= u < 1, s >= 0
     identity    u = s
 
-All increase, and |f^-1(u)| is a convex function of u, so that a penalty alpha |s| is convex in u. Where the best
-u is at the end of the range, s would be infinite: |s| never exceeds `limit`, at which u differs from the end by
-rounding only (by 1e-12 for the ratio).
+All increase, and |f^-1(u)| is a convex function of u, so that a penalty alpha |s| is convex in u. Where the
+best u is at the end of the range, s would be infinite: |s| never exceeds `limit`, at which u differs from the
+end by rounding only (by 1e-12 for the ratio).
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ from latently.backend.namespace import Array, namespace
 
 
 class Mapping(Protocol):
-    """A map f; `zero` is f(0), `slope` is f'(0), and `low`, `high` are the ends of u = f(s) for |s| <= limit."""
+    """A map f; `zero` is f(0), `slope` is f'(0), and `low`, `high` are the ends of u = f(s) for |s| <=
+    limit.
+    """
 
-    zero: float
-    slope: float
-    limit: float
-    low: float
-    high: float
+    @property
+    def zero(self) -> float: ...
+    @property
+    def slope(self) -> float: ...
+    @property
+    def limit(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
 
     def value(self, s: Array) -> Array:
         """f(s)."""
@@ -148,9 +155,10 @@ class Identity:
         return namespace(u).zeros_like(u)
 
 
+IDENTITY = Identity()
 MAPPINGS: dict[str, Mapping] = {
     "tanh": Tanh(),
     "logistic": Logistic(),
     "ratio": Ratio(),
-    "identity": Identity(),
+    "identity": IDENTITY,
 }

@@ -3,13 +3,13 @@
     E = |X - f(S) A - 1 b'|^2 / (2 sigma^2) + alpha |S| + beta |A|
         + sum_n [ln sum_c exp v_nc - v_n,c(n)] + gamma |W|,      v = f(S) W' + w0
 
-n rows x, D features, r components, C classes: A (r, D), b (D,), S (n, r), W (C, r), w0 (C,). The second line is there
-with a classifier; a row without label leaves out its cross-entropy. The offset is added after the map; neither b
-nor w0 is penalised. F = f(S), and F~ = [F, 1] stands over A~ = [A; b].
+n rows x, D features, r components, C classes: A (r, D), b (D,), S (n, r), W (C, r), w0 (C,). The second line
+is there with a classifier; a row without label leaves out its cross-entropy. The offset is added after the
+map; neither b nor w0 is penalised. F = f(S), and F~ = [F, 1] stands over A~ = [A; b].
 
-Rows enter through y = x - b: through y A' in the step of S, and through sums of f~ f~' and f~ y' in that of A,
-the two wide products of a sweep, O(n D r). Centred on b, the squares lose few digits. Missing entries are left out of
-the sum. Document 000, chapter 4; formulas as corrected in docs/nlmf.md.
+Rows enter through y = x - b: through y A' in the step of S, and through sums of f~ f~' and f~ y' in that of
+A, the two wide products of a sweep, O(n D r). Centred on b, the squares lose few digits. Missing entries are
+left out of the sum. Document 000, chapter 4; formulas as corrected in docs/nlmf.md.
 """
 
 from __future__ import annotations
@@ -174,7 +174,9 @@ def inside(terms: Terms, U: Array) -> Array:
 
 
 def sources(terms: Terms, U: Array) -> Array:
-    """(n, r) S of features U; at an end of the range, up to what rounding of U can tell, it is at its limit."""
+    """(n, r) S of features U; at an end of the range, up to what rounding of U can tell, it is at its
+    limit.
+    """
     xp, f = namespace(U), terms.mapping
     if f.high == float("inf"):
         return U
@@ -425,7 +427,9 @@ def best_components(sums: Sums, layer: Layer, terms: Terms, penalty: float | Non
 
 
 def _least_squares(gram: Array, missing: Array) -> Array:
-    """(r + 1, D): the smallest step that solves the normal equations, in units in which features f~ have unit size."""
+    """(r + 1, D): the smallest step that solves the normal equations, in units in which features f~ have
+    unit size.
+    """
     xp = namespace(gram)
     diagonal = xp.linalg.diagonal(gram)
     unit = xp.where(diagonal > 0, 1.0 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1.0)), 0.0)  # (..., r + 1)

@@ -3,9 +3,9 @@
     minimise over W, w0     sum_n weight_n [ln sum_c exp v_nc - v_n,c(n)] + gamma |W|,      v = W u + w0
 
 n rows, r features, C classes: W (C, r), w0 (C,), and W~ = [W, w0] on u~ = [u, 1]. It is convex. A Newton step
-minimises the second-order model with the penalty and the constraint, a small problem of `convex_rows`, and goes half
-as far while the cost would rise. The model has the whole Hessian, (C (r + 1))^2, O(n C^2 r^2) for a step, or only
-its C blocks of classes, O(n C r^2), whose steps are quicker and more.
+minimises the second-order model with the penalty and the constraint, a small problem of `convex_rows`, and
+goes half as far while the cost would rise. The model has the whole Hessian, (C (r + 1))^2, O(n C^2 r^2) for a
+step, or only its C blocks of classes, O(n C r^2), whose steps are quicker and more.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class Regression:
 
 def joined(layer: Layer) -> Array:
     """(C, r + 1): coefficients and intercept."""
-    xp = namespace(layer.coef)
-    return xp.concat([layer.coef, layer.intercept[:, None]], axis=1)
+    intercept: Array = layer.intercept
+    return namespace(intercept).concat([layer.coef, intercept[:, None]], axis=1)
 
 
 def parted(coefficients: Array, layer: Layer) -> Layer:
@@ -194,7 +194,8 @@ def sources_of_classes(
 ) -> Array:
     """(n, r) sources that minimise -ln p(c | s) + alpha |s|, or reach p(c | s) > threshold on the way from S.
 
-    Steps along the gradient in s, so that rows end near where they started, each with a step length of its own; rows
+    Steps along the gradient in s, so that rows end near where they started, each with a step length of its
+    own; rows
     that stop short of the threshold go on to the minimum, which is unique in f(s), by Newton steps there.
     """
     xp, f = namespace(S), terms.mapping

@@ -1,12 +1,13 @@
 """A stack of non-linear layers: its total cost as a function of all parameters, and the gradient.
 
-    s^0 = x,      s^l = argmin over s of |s^(l-1) - f(s) A_l - b_l|^2 / (2 sigma_l^2) + alpha_l |s|      (no label)
+    s^0 = x,      s^l = argmin over s of |s^(l-1) - f(s) A_l - b_l|^2 / (2 sigma_l^2) + alpha_l |s|
     J = sum of the costs of all layers at these sources, with the cross-entropies of the classifiers they have
 
-n rows, layer l with r_l components on r_(l-1) features. Sources depend on parameters: with R = z - b - u A what a layer
-leaves of its input z, and u = f(s) at its minimum, a change of R A' moves u by H^-1 times it, H = A A' + the curvature
-of the penalty, over those coordinates that neither a bound nor a kink holds. So the part v of dJ/du that the
-layer does not minimise itself (its classifier, and layers above) gives p = H^-1 v and
+n rows, layer l with r_l components on r_(l-1) features. Sources depend on parameters: with R = z - b - u A
+what a layer leaves of its input z, and u = f(s) at its minimum, a change of R A' moves u by H^-1 times it, H
+= A A' + the curvature of the penalty, over those coordinates that neither a bound nor a kink holds. So the
+part v of dJ/du that the layer does not minimise itself (its classifier, and layers above) gives p = H^-1 v
+and
 
     dz = R / sigma^2 + p A,    dA = -u'dz + p'R,    db = -sum dz.
 

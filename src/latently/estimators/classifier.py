@@ -1,8 +1,8 @@
 """Base of all classifiers: labels of rows, prediction of classes, and rejection.
 
-A subclass provides ln p(x, class), or any numbers that differ from it by a constant of the row, and a score of the
-row whatever its class. Rows with a low score can be rejected: a posterior probability only says which class fits a
-row best, not whether any class does.
+A subclass provides ln p(x, class), or any numbers that differ from it by a constant of the row, and a score
+of the row whatever its class. Rows with a low score can be rejected: a posterior probability only says which
+class fits a row best, not whether any class does.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -93,8 +94,8 @@ def _is_labelled(self):
 class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstimator):
     """Stack of non-linear factorisations: each layer factorises the sources of the one below.
 
-    Layer l + 1 has s^l ~ f(s^(l+1)) A + b. Inference goes up, one layer after the other; decoding comes down. With
-    labels every layer has a classifier on its sources, and that of the top layer predicts.
+    Layer l + 1 has s^l ~ f(s^(l+1)) A + b. Inference goes up, one layer after the other; decoding comes
+    down. With labels every layer has a classifier on its sources, and that of the top layer predicts.
 
     Parameters
     ----------
@@ -106,8 +107,8 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         What a layer learns from: the sources of the fit below, which with labels know these; or those that
         `transform` finds, as for new rows.
     fine_tune : bool, default=False
-        Whether all layers are then trained together: quasi-Newton steps on the sum of the costs of all layers at
-        the sources that `transform` finds, which never rises.
+        Whether all layers are then trained together: quasi-Newton steps on the sum of the costs of all
+        layers at the sources that `transform` finds, which never rises.
     fine_tune_iter : int, default=100
         Maximum number of these steps.
     n_init, max_iter, tol, accelerate, checkpoint
@@ -274,7 +275,7 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         self._check_options()
         with unchanged_on_failure(self):
             check_data(self, X, sample_weight, reset=True)
-            vars(self).pop("classes_", None)
+            self.__dict__.pop("classes_", None)
             layers, rows = [], X
             for number in range(len(self._layer_sizes())):
                 layer = self._new_layer(number, labelled=y is not None)
@@ -301,7 +302,9 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         return self
 
     def _tune(self, X, y, sample_weight):
-        """All layers together, by quasi-Newton steps on the total cost at the sources that `transform` finds."""
+        """All layers together, by quasi-Newton steps on the total cost at the sources that `transform`
+        finds.
+        """
         first = self.layers_[0]
         data = first._data(X, y, sample_weight, reset=False)
         terms = [layer._terms() for layer in self.layers_]
@@ -350,7 +353,7 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
 
     @staticmethod
     def _of_parameters(layers, terms, n_rows, sizes_of_features):
-        """(p,) penalties, whether a parameter must not be negative, and the inverse of a typical curvature."""
+        """(p,) penalties, whether a parameter must not be negative, and inverses of typical curvatures."""
         penalty, positive, scale = [], [], []
         for layer, term, square in zip(layers, terms, sizes_of_features, strict=True):
             curvature, share = n_rows / term.sigma2, max(square, 1e-6)
@@ -404,7 +407,7 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         return self.inverse_transform(self.transform(X, layer=layer), layer=layer)
 
     def impute(self, X):
-        """Impute missing entries by their reconstruction from the first layer; observed ones are unchanged."""
+        """Impute missing entries by their reconstruction from the first layer; others are unchanged."""
         check_is_fitted(self)
         return self.layers_[0].impute(X)
 
@@ -433,7 +436,7 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         return StackCost(tuple(records), sum(record.total for record in records))
 
     def score(self, X, y=None, sample_weight=None):
-        """Accuracy of the labels if there are any; else minus the mean squared error of the reconstruction."""
+        """Accuracy of the labels if there are any; else minus the mean squared error of reconstructions."""
         if y is not None and _is_labelled(self):
             return self._top("score", X, y, sample_weight=sample_weight)
         made, rows = in_main_memory(self.reconstruct(X)), in_main_memory(X)
@@ -464,7 +467,9 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
 
     @available_if(_is_labelled)
     def generate_activations(self, y, *, threshold=0.99, max_iter=10000, random_state=None):
-        """Sources of the top layer that tell given classes, as `NLMFClassifier.generate_activations` finds them."""
+        """Sources of the top layer that tell given classes, as `NLMFClassifier.generate_activations` finds
+        them.
+        """
         check_is_fitted(self)
         options = {"threshold": threshold, "max_iter": max_iter, "random_state": random_state}
         return self.layers_[-1].generate_activations(y, **options)
@@ -479,7 +484,7 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
 
     def _set_layers(self, layers):
         """Keep fitted layers, which have to fit on one another."""
-        for number, (below, above) in enumerate(zip(layers[:-1], layers[1:], strict=True), 1):
+        for number, (below, above) in enumerate(pairwise(layers), 1):
             if below.components_.shape[0] != above.n_features_in_:
                 raise ValueError(
                     f"layer {number + 1} has {above.n_features_in_} features, but layer {number} has "
@@ -508,7 +513,9 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         check_is_fitted(self)
         return {"fine_tune_history": self.fine_tune_history_}
 
-    def _set_fitted_arrays(self, fine_tune_history):
+    def _set_fitted_arrays(self, *, fine_tune_history, **none):
+        if none:
+            raise ValueError(f"it has unknown arrays: {sorted(none)}")
         self.fine_tune_history_ = numbers("fine_tune_history", fine_tune_history)
 
     def _parts(self):

@@ -51,6 +51,7 @@ from latently.factorization.nonlinear_sweeps import (
     Gradient,
     Multiplicative,
     NonlinearSweeps,
+    Solver,
     floats_per_row,
 )
 
@@ -112,9 +113,9 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Variance of the noise: the squared error is divided by 2 sigma2.
     solver : {"auto", "exact", "mu", "gradient"}, default="auto"
         How a sweep moves sources and components. "exact": each is minimised, the other being fixed. "mu":
-        multiplicative steps, for "non_negative". "gradient": steps along the gradient (multiplicative ones for
-        what must not be negative). Steps of the last two are shortened until the cost does not rise. "auto": a
-        few Newton steps for the sources, and the minimum for the components.
+        multiplicative steps, for "non_negative". "gradient": steps along the gradient (multiplicative ones
+        for what must not be negative). Steps of the last two are shortened until the cost does not rise.
+        "auto": a few Newton steps for the sources, and the minimum for the components.
     n_init : int, default=1
         Number of starts, of which the best is used; all after the first are random.
     components_init : array-like of shape (n_components, n_features), optional
@@ -171,8 +172,8 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         super()._check_options()
         if self.mapping == "ratio" and self.constraint != "non_negative":
             raise ValueError(
-                f'mapping="ratio" needs constraint="non_negative", not {self.constraint!r}: s / (1 + s) has a pole '
-                "at -1"
+                f'mapping="ratio" needs constraint="non_negative", not {self.constraint!r}: s / (1 + s) has '
+                "a pole at -1"
             )
         if self.constraint == "semi" and self.mapping != "logistic":
             raise ValueError(
@@ -181,8 +182,8 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             )
         if self.solver == "mu" and self.constraint != "non_negative":
             raise ValueError(
-                f'solver="mu" needs constraint="non_negative", not {self.constraint!r}: multiplicative steps keep '
-                'every sign; use "auto", "exact" or "gradient"'
+                f'solver="mu" needs constraint="non_negative", not {self.constraint!r}: multiplicative steps '
+                'keep every sign; use "auto", "exact" or "gradient"'
             )
         if self.activations_init is not None and self.components_init is None:
             raise ValueError("activations_init needs components_init, which it refers to")
@@ -261,7 +262,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         per_row = mapped(lambda array: array / found.weight, sums)
         earlier = getattr(self, "_online", None)
         if earlier is not None:  # sums refer to the offset of their own sweep
-            earlier = measured_from(*earlier, layer.offset)
+            earlier = measured_from(earlier[0], earlier[1], layer.offset)
         elif self.n_iter_ > 0:  # the rows of the fit are not kept; its components represent them
             earlier = explained(per_row, layer)
         if earlier is not None:
@@ -371,7 +372,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         mean, seen = found.mean(), to_numpy(found.seen)
         missing = bool(np.any(seen < found.weight * (1 - 1e-12)))
         scale = 0.5 * max(found.square - float(np.sum(mean**2 * seen)), 0.0) / self.sigma2
-        solvers = {
+        solvers: dict[str, Solver] = {
             "auto": Alternate(exact=False),
             "exact": Alternate(exact=True),
             "mu": Multiplicative(accelerated=self.accelerate is not None),
@@ -394,8 +395,8 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def transform(self, X, *, out=None):
         """Sources of the rows that minimise their cost, (n_samples, n_components).
 
-        The problem is convex in f(s) and solved for each row on its own. Where the best source is infinite, its
-        absolute value is cut off where the map reaches the end of its range in float64.
+        The problem is convex in f(s) and solved for each row on its own. Where the best source is infinite,
+        its absolute value is cut off where the map reaches the end of its range in float64.
 
         Parameters
         ----------
@@ -447,7 +448,8 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         data = self._data_of(X)
         if data.count_rows() != S.shape[0]:
             raise ValueError(
-                f"activations must have one row for each of the {data.count_rows()} rows of X, not {S.shape[0]}"
+                f"activations must have one row for each of the {data.count_rows()} rows of X, "
+                f"not {S.shape[0]}"
             )
         return in_main_memory(self._over(data.with_field("state", S), _costs_of_given, None))
 
@@ -491,8 +493,8 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 class NLMF(NonlinearFactorization):
     """Non-linear matrix factorisation: X ~ f(S) A + b, with a map f of sources S, and sparse S and A.
 
-    Minimises |X - f(S) A - 1 b'|^2 / (2 sigma2) + alpha |S| + beta |A|. The offset b is added after the map, and not
-    penalised.
+    Minimises |X - f(S) A - 1 b'|^2 / (2 sigma2) + alpha |S| + beta |A|. The offset b is added after the
+    map, and not penalised.
 
     Parameters
     ----------
@@ -545,8 +547,8 @@ class NLMF(NonlinearFactorization):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path or blocks
-            The rows. NaN marks a missing entry. Torch tensors stay on their device; Dask collections and files
-            are read block by block.
+            The rows. NaN marks a missing entry. Torch tensors stay on their device; Dask collections and
+            files are read block by block.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row; an integer weight is equivalent to repeating the row.
@@ -558,7 +560,7 @@ class NLMF(NonlinearFactorization):
         return super().fit(X, sample_weight=sample_weight)
 
     def fit_transform(self, X, y=None, sample_weight=None):
-        """Fit the model and return the sources of the rows, (n_samples, n_components), as `transform` does."""
+        """Fit the model and return what `transform` gives for the rows, (n_samples, n_components)."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def score(self, X, y=None, sample_weight=None):
@@ -584,8 +586,9 @@ class NLMF(NonlinearFactorization):
         """
         rows = self._row_terms(X, activations)
         weight = np.ones(len(rows)) if sample_weight is None else check_weights(sample_weight, len(rows))
-        parts = [*(weight @ rows).tolist(), self.beta * float(np.abs(to_numpy(self.components_)).sum())]
-        return Cost(*parts, total=sum(parts))
+        reconstruction, activation = (weight @ rows).tolist()
+        components = self.beta * float(np.abs(to_numpy(self.components_)).sum())
+        return Cost(reconstruction, activation, components, reconstruction + activation + components)
 
 
 def _may_be_missing(data):
@@ -600,7 +603,7 @@ def _may_be_missing(data):
 
 
 def _for_rows(method):
-    """Decorator for functions of rows, which refuses what no factorisation without negative parts can have."""
+    """Decorator for functions of rows, which refuses negative entries where parts are not negative."""
 
     def checked(fn):
         @wraps(fn)
@@ -610,7 +613,8 @@ def _for_rows(method):
                 seen = X if block.observed is None else xp.where(block.observed, X, 0)
                 if bool(xp.min(seen) < 0):
                     raise ValueError(
-                        "Negative values in data passed to NLMF; sums of non-negative parts are never negative"
+                        "Negative values in data passed to NLMF; sums of non-negative parts are never "
+                        "negative"
                     )
             return fn(terms, known, block)
 

@@ -60,9 +60,9 @@ class LabelledCost:
 class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore[misc]  # its score is accuracy
     """Non-linear matrix factorisation with a softmax classifier on the same sources.
 
-    Minimises |X - f(S) A - 1 b'|^2 / (2 sigma2) + alpha |S| + beta |A| plus the cross-entropy of the labels given
-    v = f(S) W' + w0, plus gamma |W|. So sources describe a row and tell its class, and sources that are made for a
-    class give rows of that class (`generate`).
+    Minimises |X - f(S) A - 1 b'|^2 / (2 sigma2) + alpha |S| + beta |A| plus the cross-entropy of the labels
+    given v = f(S) W' + w0, plus gamma |W|. So sources describe a row and tell its class, and sources that are
+    made for a class give rows of that class (`generate`).
 
     Parameters
     ----------
@@ -161,8 +161,8 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         X : array-like of shape (n_samples, n_features), path or blocks
             The rows. NaN marks a missing entry.
         y : array-like of shape (n_samples,)
-            The class of each row, as numbers or text; -1 for unlabelled rows, whose cross-entropy is left out.
-            If y holds only two labels and one of them is -1, it is a class.
+            The class of each row, as numbers or text; -1 for unlabelled rows, whose cross-entropy is left
+            out. If y holds only two labels and one of them is -1, it is a class.
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row; an integer weight is equivalent to repeating the row.
 
@@ -195,7 +195,7 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         try:
             super().partial_fit(X, y, sample_weight)
         finally:
-            vars(self).pop("_declared", None)
+            self.__dict__.pop("_declared", None)
         if not hasattr(self, "reject_below_"):
             self._start_rejecting()
         return self
@@ -301,19 +301,21 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         codes = self._encoded(y, len(rows), self.classes_)
         v = self._logits(np.asarray(S, dtype=np.float64))
         entropy = np.where(codes == UNLABELLED, 0.0, logsumexp(v, axis=1) - v[np.arange(len(v)), codes])
-        parts = [
-            *(weight @ rows).tolist(),
+        reconstruction, activation = (weight @ rows).tolist()
+        parts = (
+            reconstruction,
+            activation,
             self.beta * float(np.abs(to_numpy(self.components_)).sum()),
             float(weight @ entropy),
             self.gamma * float(np.abs(to_numpy(self.coef_)).sum()),
-        ]
-        return LabelledCost(*parts, total=sum(parts))
+        )
+        return LabelledCost(*parts, sum(parts))
 
     def generate_activations(self, y, *, threshold=0.99, max_iter=10000, random_state=None):
         """Sources that tell given classes.
 
-        From random sources, -ln p(class | s) + alpha |s| is decreased until the probability of the class is above
-        the threshold, or the minimum is reached.
+        From random sources, -ln p(class | s) + alpha |s| is decreased until the probability of the class is
+        above the threshold, or the minimum is reached.
 
         Parameters
         ----------
@@ -346,7 +348,9 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         return sources_of_classes(terms, layer, targets, S, threshold=threshold, max_iter=max_iter)
 
     def generate(self, y, *, threshold=0.99, max_iter=10000, random_state=None):
-        """New rows of given classes, (n_samples, n_features): `inverse_transform` of `generate_activations`."""
+        """New rows of given classes, (n_samples, n_features): `inverse_transform` of
+        `generate_activations`.
+        """
         options = {"threshold": threshold, "max_iter": max_iter, "random_state": random_state}
         return self.inverse_transform(self.generate_activations(y, **options))
 

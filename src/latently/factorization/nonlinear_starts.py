@@ -1,7 +1,7 @@
 """Starting layers of a non-linear factorisation: principal axes, non-negative parts, or random ones.
 
-Without constraints, penalties and labels, principal axes that are scaled until all sources are within the range of
-the map already are the best factorisation. Like the starts of NMF these use sums over rows only.
+Without constraints, penalties and labels, principal axes that are scaled until all sources are within the
+range of the map already are the best factorisation. Like the starts of NMF these use sums over rows only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def _free(terms, sweep, found, r, rng, place, by_chance, labelled):
     reach = np.maximum(high - centre, centre - low)
     span = 1.0 if f.high == np.inf else f.high - f.zero
     A = V * (np.where(reach > 0, reach, 1.0) / (_FILL * span))[:, None]
-    # beyond the rank of the rows nothing is left to explain; sparse sources or labels may want more than D components
+    # beyond the rank of the rows nothing is left to explain; sparse sources or labels may want more than D
+    # components
     wanted = len(A) and (terms.alpha > 0 or (labelled and r > D))
     size = 0.1 * np.sqrt(np.mean(A**2)) if wanted else 0.0
     A = np.concatenate([A, size * rng.standard_normal((r - len(A), D))])

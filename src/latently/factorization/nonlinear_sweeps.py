@@ -1,9 +1,10 @@
-"""A non-linear factorisation as an alternation: sources over a sweep, components, then coefficients of classes.
+"""A non-linear factorisation as an alternation: sources over a sweep, components, then coefficients of
+classes.
 
     cost = |X - f(S) A - 1 b'|^2 / (2 sigma^2) + alpha |S| + beta |A| + cross-entropy + gamma |W|
 
-N rows, D features, r components. The state of a row is its sources, (N, r). A solver says how each of the three
-blocks moves; where that is a step that may overshoot, it is shortened until the cost does not rise.
+N rows, D features, r components. The state of a row is its sources, (N, r). A solver says how each of the
+three blocks moves; where that is a step that may overshoot, it is shortened until the cost does not rise.
 """
 
 from __future__ import annotations
@@ -162,7 +163,9 @@ class NonlinearSweeps:
         return floats_per_row(self.n_components, self.data.n_features, self.missing)
 
     def recorded(self, step: PointStep, parts: list[tuple[float, float]]) -> PointStep:
-        """The same step, which notes the two parts of the cost at every point: of rows, and of their labels."""
+        """The same step, which notes the two parts of the cost at every point: of rows, and of their
+        labels.
+        """
 
         def noting(point: Point) -> Step[Point]:
             here = step(point)
@@ -243,6 +246,7 @@ class NonlinearSweeps:
     def _shortened(self, point: Point) -> Point:
         """Block by block, each step shortened until the cost does not rise."""
         layer, state, before = point.shared.layer, point.state, point.cost
+        assert before is not None
         rates = [float(rate) for rate in to_numpy(point.shared.rates)]
         slack = self.rounding(before) / 64
 
