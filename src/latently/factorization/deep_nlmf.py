@@ -324,10 +324,11 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
             kept["state"] = state
             return float(sums.cost), to_numpy(sums.gradient)
 
-        sizes_of_features = [
-            float(np.mean(to_numpy(layer.map_sources(layer.activations_)) ** 2)) for layer in self.layers_
-        ]
-        penalty, positive, scale = self._of_parameters(layers, terms, n_rows, sizes_of_features)
+        weight = data.field("weight")
+        weight = np.ones(n_rows) if weight is None else to_numpy(weight)
+        features = [to_numpy(layer.map_sources(layer.activations_)) for layer in self.layers_]
+        squares = [float(weight @ np.mean(F**2, axis=1)) for F in features]
+        penalty, positive, scale = self._of_parameters(layers, terms, float(weight.sum()), squares)
         descent = Descent(evaluate, penalty, positive, scale)
         identity = "" if self.checkpoint is None else f"{n_rows} rows"
         options = FitOptions.of(self, identity, objective=replace(_TOTAL, least_size=0.0), least_size=0.0)
@@ -352,16 +353,16 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
             layer.activations_, state = state[:, :r], state[:, r:]
 
     @staticmethod
-    def _of_parameters(layers, terms, n_rows, sizes_of_features):
+    def _of_parameters(layers, terms, total, squares):
         """(p,) penalties, whether a parameter must not be negative, and inverses of typical curvatures."""
         penalty, positive, scale = [], [], []
-        for layer, term, square in zip(layers, terms, sizes_of_features, strict=True):
-            curvature, share = n_rows / term.sigma2, max(square, 1e-6)
+        for layer, term, square in zip(layers, terms, squares, strict=True):
+            square = max(square, 1e-6 * total)
             entries = [
-                (layer.components, term.beta, term.positive_parts, share * curvature),
-                (layer.offset, 0.0, term.positive_parts, curvature),
-                (layer.coef, term.gamma, term.positive_parts, 0.1 * share * n_rows),
-                (layer.intercept, 0.0, term.positive_parts, 0.1 * n_rows),
+                (layer.components, term.beta, term.positive_parts, square / term.sigma2),
+                (layer.offset, 0.0, term.positive_parts, total / term.sigma2),
+                (layer.coef, term.gamma, term.positive_parts, 0.1 * square),
+                (layer.intercept, 0.0, term.positive_parts, 0.1 * total),
             ]
             for array, its_penalty, its_sign, its_curvature in entries:
                 if array is not None:
@@ -513,10 +514,10 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         check_is_fitted(self)
         return {"fine_tune_history": self.fine_tune_history_}
 
-    def _set_fitted_arrays(self, *, fine_tune_history, **none):
-        if none:
-            raise ValueError(f"it has unknown arrays: {sorted(none)}")
-        self.fine_tune_history_ = numbers("fine_tune_history", fine_tune_history)
+    def _set_fitted_arrays(self, **given):
+        if set(given) != {"fine_tune_history"}:
+            raise ValueError(f"expected the array fine_tune_history, not {sorted(given)}")
+        self.fine_tune_history_ = numbers("fine_tune_history", given["fine_tune_history"])
 
     def _parts(self):
         return {"layers": self.layers_}

@@ -67,7 +67,9 @@ class Moving:
 class Solver(Protocol):
     """How the blocks move; `rate` is an exponent or a step length, which a trial halves."""
 
-    shortens: bool  # whether steps may raise the cost, so that they have to be tried
+    @property
+    def shortens(self) -> bool:
+        """Whether steps may raise the cost, so that they have to be tried."""
 
     def sources(self, terms: Terms, rate: float) -> Move: ...
     def components(self, sums: Sums, layer: Layer, terms: Terms, rate: float) -> Layer: ...
