@@ -5,7 +5,16 @@ from sklearn.neighbors import KernelDensity
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from latently.deep import DMCFA, DMFA
-from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.factorization import (
+    BNMF,
+    NLMF,
+    NMF,
+    PCA,
+    BinarySparseCoding,
+    DeepNLMF,
+    NLMFClassifier,
+    VectorQuantizer,
+)
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
 from latently.selection import Imputer
@@ -28,6 +37,9 @@ CHECKED = [  # one of every class
     MFMClassifier(tol=1e-3),
     PerClass(SMALL),
     NMF(tol=1e-3),
+    NLMF(tol=1e-3),
+    NLMFClassifier(tol=1e-3),
+    DeepNLMF((2, 2), tol=1e-3),
     BNMF(3, **LOOSE),
     BinarySparseCoding(2, **LOOSE),
     VectorQuantizer(2, n_init=1, random_state=0),
@@ -52,6 +64,11 @@ VARIANTS = [  # that differ in code
     PerClass(KernelDensity()),
     NMF(2, loss="kl", tol=1e-3),
     NMF(2, solver="mu", tol=1e-3),
+    NLMF(2, constraint="non_negative", mapping="ratio", tol=1e-3),
+    NLMF(2, solver="gradient", tol=1e-3),
+    NLMF(2, solver="exact", alpha=0.1, beta=0.1, tol=1e-3),
+    NLMFClassifier(2, session="dual", tol=1e-3),
+    NLMFClassifier(2, constraint="semi", mapping="logistic", tol=1e-3),
     BNMF(),
     BNMF(4, truncation=2, **LOOSE),
     BNMF(4, truncation=2, truncation_rule="conditional", **LOOSE),

@@ -14,7 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from latently.deep import DMCFA, DMFA
-from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.factorization import (
+    BNMF,
+    NLMF,
+    NMF,
+    PCA,
+    BinarySparseCoding,
+    DeepNLMF,
+    NLMFClassifier,
+    VectorQuantizer,
+)
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
 from latently.saved import KNOWN_CLASSES
@@ -48,6 +57,16 @@ def models():
         "MJFAClassifier": MJFAClassifier(2, 2, **few),
         "MFMClassifier": MFMClassifier(1, 2, **few),
         "NMF": NMF(2, max_iter=5, random_state=0),
+        "NLMF": NLMF(2, mapping="logistic", constraint="semi", max_iter=5, random_state=0),
+        "NLMFClassifier": NLMFClassifier(2, session="dual", sigma2=0.5, max_iter=5, random_state=0),
+        "DeepNLMF": DeepNLMF(
+            (3, 2),
+            mapping=("tanh", "logistic"),
+            sigma2=(0.5, 0.1),
+            fine_tune=True,
+            fine_tune_iter=2,
+            max_iter=5,
+        ),
         "BNMF": BNMF(3, **few),
         "BinarySparseCoding": BinarySparseCoding(3, **few),
         "PCA": PCA(2),

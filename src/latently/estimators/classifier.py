@@ -1,7 +1,8 @@
 """Base of all classifiers: labels of rows, prediction of classes, and rejection.
 
-A subclass provides ln p(x, class). Rows that are improbable under every class can be rejected: a posterior
-probability only says which class fits a row best, not whether any class does.
+A subclass provides ln p(x, class), or any numbers that differ from it by a constant of the row, and a score
+of the row whatever its class. Rows with a low score can be rejected: a posterior probability only says which
+class fits a row best, not whether any class does.
 
 Densities of few rows are too sure of themselves. Posteriors are therefore those of ln p(x, class) / T, with a
 temperature T >= 1 under which rows held out of fits to the others are most probable (Guo et al., 2017, ICML).
@@ -18,6 +19,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from latently.estimators.checks import check_number
@@ -31,9 +33,9 @@ _BRIEF = {"checkpoint": None, "callbacks": None, "verbose": 0, "warm_start": Fal
 
 
 class DensityClassifier(ClassifierMixin):
-    """Mixin for classifiers with a density ln p(x), `score_samples`, and an option `reject_below`.
+    """Mixin for classifiers with `score_samples`, such as a density ln p(x), and an option `reject_below`.
 
-    List it before the base class of the estimator.
+    List it before the base class of the estimator. Those that have `n_parameters` also have `bic` and `aic`.
     """
 
     takes_unlabelled: ClassVar = True
@@ -133,6 +135,7 @@ class DensityClassifier(ClassifierMixin):
             self.reject_below_ = float(np.nextafter(scores[-1], np.inf))
         return self
 
+    @available_if(lambda self: hasattr(self, "n_parameters"))
     def bic(self, X, y=None):
         """Bayesian information criterion for the joint density p(x, class); lower is better.
 
@@ -141,6 +144,7 @@ class DensityClassifier(ClassifierMixin):
         scores = self._joint_scores(X, y)
         return float(-2 * scores.sum() + self.n_parameters() * np.log(len(scores)))
 
+    @available_if(lambda self: hasattr(self, "n_parameters"))
     def aic(self, X, y=None):
         """Akaike information criterion for the joint density p(x, class); lower is better."""
         return float(-2 * self._joint_scores(X, y).sum() + 2 * self.n_parameters())
