@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from latently.deep import DMCFA, DMFA
+from latently.deep import DBN, DMCFA, DMFA, RBM, VAE
 from latently.factorization import (
     BNMF,
     NLMF,
@@ -78,6 +78,11 @@ def models():
         "Imputer": Imputer([PPCA(1), PPCA(2)], cv=2, n_jobs=1, random_state=0),
         "DMFA": DMFA(2, 2, 2, 1, **few),
         "DMCFA": DMCFA(2, 2, 2, 1, **few),
+        "DBN": DBN(
+            (4, 3), visible="gaussian", visible_variance=10.0, fine_tune=2, max_iter=5, random_state=0
+        ),
+        "VAE": VAE(1, hidden_layer_sizes=[3], prior="mixture", max_iter=5, random_state=0),
+        "RBM": RBM(3, visible="gaussian", visible_variance=10.0, max_iter=5, random_state=0),
     }
 
 

@@ -23,7 +23,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from latently.estimators.checks import check_number
-from latently.estimators.labels import UNLABELLED, class_labels
+from latently.estimators.labels import (
+    UNLABELLED,
+    checked_classes,
+    class_labels,
+    classes_for_file,
+    classes_from_file,
+)
 from latently.estimators.rows import in_main_memory
 
 _FOLDS = 5
@@ -68,16 +74,7 @@ class DensityClassifier(ClassifierMixin):
 
     def _set_classes(self, classes, n_classes):
         """Labels for a model with known parameters; 0, 1, ... by default."""
-        labels = np.arange(n_classes) if classes is None else np.asarray(classes)
-        if labels.dtype == object and all(isinstance(label, str) for label in labels.flat):
-            labels = labels.astype(str)
-        if labels.shape != (n_classes,) or len(np.unique(labels)) != n_classes:
-            raise ValueError(f"classes must be {n_classes} different labels, not {classes!r}")
-        if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
-            raise ValueError(f"classes must be text or finite numbers, not {classes!r}")
-        if np.any(labels[1:] < labels[:-1]):
-            raise ValueError("classes must be in ascending order, as the parameters of the classes are")
-        self.classes_ = labels
+        self.classes_ = checked_classes(classes, n_classes)
 
     # -- decisions ----------------------------------------------------------------------------------
 
@@ -225,10 +222,9 @@ class DensityClassifier(ClassifierMixin):
     # -- files --------------------------------------------------------------------------------------
 
     def _more_header(self):
-        labels = self.classes_.astype(np.float64) if self.classes_.dtype.kind == "f" else self.classes_
         threshold = None if self.reject_below_ == -np.inf else self.reject_below_  # JSON has no infinity
         return {
-            "classes": labels.tolist(),
+            "classes": classes_for_file(self.classes_),
             "reject_below": threshold,
             "temperature": float(self.temperature_),
         }
@@ -237,10 +233,8 @@ class DensityClassifier(ClassifierMixin):
         if type(temperature) is not float or not 0 < temperature < np.inf:
             raise ValueError(f"temperature must be a positive number, not {temperature!r}")
         self.temperature_ = temperature
-        labels, threshold = classes, reject_below
-        if not isinstance(labels, list) or len({type(label) for label in labels}) != 1:
-            raise ValueError("classes must be a list of labels of one type")
-        self._set_classes(labels, len(self.classes_))
+        threshold = reject_below
+        self.classes_ = classes_from_file(classes, len(self.classes_))
         if threshold is not None and (type(threshold) is not float or not np.isfinite(threshold)):
             raise ValueError(f"reject_below must be a finite number or null, not {threshold!r}")
         self.reject_below_ = -np.inf if threshold is None else threshold
