@@ -111,7 +111,9 @@ def main():
             for seed in range(chosen.seeds):
                 for record in measured(name, SETS[name], share, seed):
                     records.append(record)
-                    print(f"{name} {share} {record['method']}: {record['error']:.3f}, {record['seconds']:.2f} s")
+                    print(
+                        f"{name} {share} {record['method']}: {record['error']:.3f}, {record['seconds']:.2f} s"
+                    )
                     if chosen.json:
                         with open(chosen.json, "a", encoding="utf-8") as file:
                             print(json.dumps(record), file=file)
