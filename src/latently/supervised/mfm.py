@@ -19,6 +19,7 @@ from latently.distributions.labelled import (
 )
 from latently.distributions.responsibilities import normalise
 from latently.estimators.checks import check_choice, check_integer, check_locations, check_number, numbers
+from latently.estimators.classifier import DensityClassifier, check_temperature, check_threshold
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.rows import for_method, in_main_memory, rows_of
@@ -27,7 +28,6 @@ from latently.mixture.factors import FactorMethods, averaged_factors, rows_of_fa
 from latently.mixture.mfa import MFA
 from latently.mixture.structure import LowRankStructure
 from latently.supervised import labelled
-from latently.supervised.classifier import DensityClassifier, check_temperature, check_threshold
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from latently.estimators.checks import (
     check_positive,
     parameter,
 )
+from latently.estimators.classifier import DensityClassifier, check_temperature, check_threshold
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.rows import for_method, in_main_memory, rows_of
@@ -29,7 +30,6 @@ from latently.mixture.mcfa import MCFA, check_loadings_given
 from latently.mixture.structure import CommonStructure, common_covariances
 from latently.supervised import labelled
 from latently.supervised.borrowing import borrowed_rows, check_shrinkage
-from latently.supervised.classifier import DensityClassifier, check_temperature, check_threshold
 
 
 @dataclass(frozen=True)

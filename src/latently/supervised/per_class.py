@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from latently.backend.namespace import like, namespace, to_numpy
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_integer, check_mixing_weights, check_weights, numbers
+from latently.estimators.classifier import DensityClassifier, check_temperature, check_threshold
 from latently.estimators.data import check_data
 from latently.estimators.messages import unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
@@ -27,7 +28,6 @@ from latently.estimators.randomness import as_generator, draw_from
 from latently.estimators.rows import in_main_memory
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 from latently.supervised.borrowing import borrowed_rows, check_shrinkage
-from latently.supervised.classifier import DensityClassifier, check_temperature, check_threshold
 
 _GAUSSIAN = (FactorAnalysis, GaussianMixture, MCFA, MFA, MPPCA, PPCA)  # with one component
 

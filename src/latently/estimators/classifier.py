@@ -1,7 +1,8 @@
 """Base of all classifiers: labels of rows, prediction of classes, and rejection.
 
-A subclass provides ln p(x, class). Rows that are improbable under every class can be rejected: a posterior
-probability only says which class fits a row best, not whether any class does.
+A subclass provides ln p(x, class), or any numbers that differ from it by a constant of the row, and a score
+of the row whatever its class. Rows with a low score can be rejected: a posterior probability only says which
+class fits a row best, not whether any class does.
 
 Densities of few rows are too sure of themselves. Posteriors are therefore those of ln p(x, class) / T, with a
 temperature T >= 1 under which rows held out of fits to the others are most probable (Guo et al., 2017, ICML).
@@ -18,10 +19,17 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from latently.estimators.checks import check_number
-from latently.estimators.labels import UNLABELLED, class_labels
+from latently.estimators.labels import (
+    UNLABELLED,
+    checked_classes,
+    class_labels,
+    classes_for_file,
+    classes_from_file,
+)
 from latently.estimators.rows import in_main_memory
 
 _FOLDS = 5
@@ -31,9 +39,9 @@ _BRIEF = {"checkpoint": None, "callbacks": None, "verbose": 0, "warm_start": Fal
 
 
 class DensityClassifier(ClassifierMixin):
-    """Mixin for classifiers with a density ln p(x), `score_samples`, and an option `reject_below`.
+    """Mixin for classifiers with `score_samples`, such as a density ln p(x), and an option `reject_below`.
 
-    List it before the base class of the estimator.
+    List it before the base class of the estimator. Those that have `n_parameters` also have `bic` and `aic`.
     """
 
     takes_unlabelled: ClassVar = True
@@ -66,16 +74,7 @@ class DensityClassifier(ClassifierMixin):
 
     def _set_classes(self, classes, n_classes):
         """Labels for a model with known parameters; 0, 1, ... by default."""
-        labels = np.arange(n_classes) if classes is None else np.asarray(classes)
-        if labels.dtype == object and all(isinstance(label, str) for label in labels.flat):
-            labels = labels.astype(str)
-        if labels.shape != (n_classes,) or len(np.unique(labels)) != n_classes:
-            raise ValueError(f"classes must be {n_classes} different labels, not {classes!r}")
-        if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
-            raise ValueError(f"classes must be text or finite numbers, not {classes!r}")
-        if np.any(labels[1:] < labels[:-1]):
-            raise ValueError("classes must be in ascending order, as the parameters of the classes are")
-        self.classes_ = labels
+        self.classes_ = checked_classes(classes, n_classes)
 
     # -- decisions ----------------------------------------------------------------------------------
 
@@ -133,6 +132,7 @@ class DensityClassifier(ClassifierMixin):
             self.reject_below_ = float(np.nextafter(scores[-1], np.inf))
         return self
 
+    @available_if(lambda self: hasattr(self, "n_parameters"))
     def bic(self, X, y=None):
         """Bayesian information criterion for the joint density p(x, class); lower is better.
 
@@ -141,6 +141,7 @@ class DensityClassifier(ClassifierMixin):
         scores = self._joint_scores(X, y)
         return float(-2 * scores.sum() + self.n_parameters() * np.log(len(scores)))
 
+    @available_if(lambda self: hasattr(self, "n_parameters"))
     def aic(self, X, y=None):
         """Akaike information criterion for the joint density p(x, class); lower is better."""
         return float(-2 * self._joint_scores(X, y).sum() + 2 * self.n_parameters())
@@ -221,10 +222,9 @@ class DensityClassifier(ClassifierMixin):
     # -- files --------------------------------------------------------------------------------------
 
     def _more_header(self):
-        labels = self.classes_.astype(np.float64) if self.classes_.dtype.kind == "f" else self.classes_
         threshold = None if self.reject_below_ == -np.inf else self.reject_below_  # JSON has no infinity
         return {
-            "classes": labels.tolist(),
+            "classes": classes_for_file(self.classes_),
             "reject_below": threshold,
             "temperature": float(self.temperature_),
         }
@@ -233,10 +233,8 @@ class DensityClassifier(ClassifierMixin):
         if type(temperature) is not float or not 0 < temperature < np.inf:
             raise ValueError(f"temperature must be a positive number, not {temperature!r}")
         self.temperature_ = temperature
-        labels, threshold = classes, reject_below
-        if not isinstance(labels, list) or len({type(label) for label in labels}) != 1:
-            raise ValueError("classes must be a list of labels of one type")
-        self._set_classes(labels, len(self.classes_))
+        threshold = reject_below
+        self.classes_ = classes_from_file(classes, len(self.classes_))
         if threshold is not None and (type(threshold) is not float or not np.isfinite(threshold)):
             raise ValueError(f"reject_below must be a finite number or null, not {threshold!r}")
         self.reject_below_ = -np.inf if threshold is None else threshold
