@@ -37,7 +37,7 @@ class Model:
         """Whether sizes can be selected by the criterion of this name."""
         if self.kind == "parts":  # some of these can impute missing values
             return CRITERIA[criterion].serves(self.load())
-        return self.kind == "density"
+        return self.kind == "density" and not CRITERIA[criterion].labels
 
     def load(self):
         return getattr(importlib.import_module(self.home), self.name)
