@@ -17,10 +17,19 @@ from tests.oracles import mjfa as oracle
 EXACT = {
     "noise_floor": 0.0,
     "prior": None,
+    "temperature": None,
     "tol": 0.0,
     "accelerate": None,
 }  # max_iter=n runs exactly n EM steps
-SHORT = {"max_iter": 8, "tol": 0.0, "n_init": 2, "random_state": 0}
+SHORT = {
+    "shrinkage": None,
+    "temperature": None,
+    "unlabelled_weight": 1.0,
+    "max_iter": 8,
+    "tol": 0.0,
+    "n_init": 2,
+    "random_state": 0,
+}
 STARTS = {  # fitted attributes, and what gives them starting values
     "class_prior": "class_prior_init",
     "weights": "weights_init",

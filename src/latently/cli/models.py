@@ -60,6 +60,18 @@ MODELS = {
     "dmfa": Model(_DEEP, "DMFA", "MFA with a mixture in each component", kind="deep"),
     "dmcfa": Model(_DEEP, "DMCFA", "MCFA with a mixture in each component", kind="deep"),
     "nmf": Model(_PARTS, "NMF", "non-negative matrix factorisation", q=None, kind="parts"),
+    "nlmf": Model(_PARTS, "NLMF", "non-linear matrix factorisation", q=None, kind="parts"),
+    "nlmf-classifier": Model(
+        _PARTS, "NLMFClassifier", "non-linear factors that also predict the label", q=None, kind="classes"
+    ),
+    "deep-nlmf": Model(
+        _PARTS,
+        "DeepNLMF",
+        "layers of non-linear factors that predict the label",
+        k=None,
+        q=None,
+        kind="classes",
+    ),
     "bnmf": Model(_PARTS, "BNMF", "counts as sums of binary causes", q=None, kind="parts"),
     "binary-sparse-coding": Model(
         _PARTS, "BinarySparseCoding", "real numbers as sums of binary causes", q=None, kind="parts"
@@ -120,7 +132,12 @@ def _split(option):
 
 
 def _typed(name, text, default):
-    """The text as a value of the type of the default; the estimator itself checks the value."""
+    """The text as a value of the type of the default; the estimator itself checks the value.
+
+    A comma separates the values of a setting that may have one for each layer.
+    """
+    if "," in text:
+        return tuple(_typed(name, part.strip(), None) for part in text.split(","))
     word = text.lower()
     if word == "none":
         return None
