@@ -98,7 +98,7 @@ class Starts:
         both happen within one class.
         """
         K, weight, rng = self.n_components, self.block.weight, self.rng
-        shares = responsibilities(self.kernel, self.kernel.prepare(params), self.block).T
+        shares = responsibilities(self.kernel, self.kernel.prepare(params), self.block).T[:K, :]  # no noise
         groups = np.repeat(np.arange(self.n_classes or 1), K // (self.n_classes or 1))
         i, j = np.triu_indices(K, 1)
         i, j = i[groups[i] == groups[j]], j[groups[i] == groups[j]]
