@@ -21,6 +21,9 @@ KNOWN_CLASSES = {
     "MJFAClassifier": "latently.supervised",
     "MFMClassifier": "latently.supervised",
     "NMF": "latently.factorization",
+    "NLMF": "latently.factorization",
+    "NLMFClassifier": "latently.factorization",
+    "DeepNLMF": "latently.factorization",
     "DMFA": "latently.deep",
     "DMCFA": "latently.deep",
     "RBM": "latently.deep",
@@ -32,6 +35,7 @@ KNOWN_CLASSES = {
     "PCA": "latently.factorization",
     "SourceDensity": "latently.generate",
     "CodebookGenerator": "latently.generate",
+    "Imputer": "latently.selection",
 }
 
 

@@ -19,9 +19,19 @@ from sklearn.utils.validation import has_fit_parameter
 
 from latently import deep
 from latently.deep import DMCFA, DMFA
-from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.factorization import (
+    BNMF,
+    NLMF,
+    NMF,
+    PCA,
+    BinarySparseCoding,
+    DeepNLMF,
+    NLMFClassifier,
+    VectorQuantizer,
+)
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.selection import Imputer
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from tests.contracts.models import rows
 
@@ -50,6 +60,12 @@ def joint_log_likelihood(model, X, y):
 def classification_likelihood(model, X, y):
     """Of rows and the components they are assigned to."""
     return np.mean(model.score_samples(X) + np.log(model.predict_proba(X).max(axis=1)))
+
+
+def cost(model, X, y):
+    """Of a factorisation with the sources of its fit."""
+    labels = () if y is None else (y,)
+    return model.cost(X, *labels, activations=model.activations_).total
 
 
 @dataclass(frozen=True)
@@ -175,6 +191,9 @@ QUICK = {"max_iter": 8, "tol": 0.0, "n_init": 1, "random_state": 0}
 PLAIN = {**QUICK, "accelerate": None}  # where an accelerated iteration is up to nine passes
 CLASSES = {"objective": joint_log_likelihood}
 IN_MEMORY = {"sources": frozenset()}
+CHOOSING = {"cv": 2, "n_jobs": 1, "random_state": 0}
+FALLING = {"direction": -1, "objective": cost}
+LAYERED = {"direction": -1, "objective": None, "layered": True}
 CASES = [
     Case("GaussianMixture", partial(GaussianMixture, 2, **QUICK)),
     Case("GaussianMixture-spherical", partial(GaussianMixture, 2, covariance_type="spherical", **QUICK)),
@@ -186,6 +205,10 @@ CASES = [
     Case("MPPCA", partial(MPPCA, 2, 1, **QUICK)),
     Case("MCFA", partial(MCFA, 2, 2, **QUICK)),
     Case("MCFA-shared", partial(MCFA, 2, 2, shared_covariance=True, **PLAIN)),
+    Case("GaussianMixture-t", partial(GaussianMixture, 2, tails="t", **QUICK)),
+    Case("MFA-noise-holes", partial(MFA, 2, 2, noise_component=True, **QUICK), holes=True),
+    Case("MPPCA-noise", partial(MPPCA, 2, 1, noise_component=True, **QUICK)),
+    Case("MCFA-t-noise", partial(MCFA, 2, 2, tails="t", noise_component=True, **QUICK)),
     Case(
         "NestedMixture",
         partial(NestedMixture, 2, 2, covariance_type="tied", **QUICK),
@@ -205,6 +228,24 @@ CASES = [
     Case("NMF", partial(NMF, 2, **QUICK), rows="counts", direction=-1, objective=None),
     Case("NMF-mu", partial(NMF, 2, solver="mu", **QUICK), rows="counts", direction=-1, objective=None),
     Case("NMF-kl", partial(NMF, 2, loss="kl", **QUICK), rows="counts", direction=-1, objective=None),
+    Case("NLMF", partial(NLMF, 2, sigma2=0.5, alpha=0.1, beta=0.1, **QUICK), **FALLING),
+    Case("NLMF-holes", partial(NLMF, 2, mapping="logistic", solver="exact", **QUICK), holes=True, **FALLING),
+    Case(
+        "NLMF-mu",
+        partial(NLMF, 2, mapping="ratio", constraint="non_negative", solver="mu", **QUICK),
+        rows="counts",
+        **FALLING,
+    ),
+    Case("NLMFClassifier", partial(NLMFClassifier, 2, gamma=0.2, **QUICK), **FALLING),
+    Case(
+        "NLMFClassifier-unlabelled",
+        partial(NLMFClassifier, 2, mapping="logistic", constraint="semi", solver="exact", **QUICK),
+        rows="counts",
+        unlabelled=True,
+        **FALLING,
+    ),
+    Case("DeepNLMF", partial(DeepNLMF, [3, 2], sigma2=[0.5, 0.2], **QUICK), **LAYERED),
+    Case("DeepNLMF-tuned", partial(DeepNLMF, [3, 2], fine_tune=True, fine_tune_iter=3, **QUICK), **LAYERED),
     Case("BNMF", partial(BNMF, 3, **QUICK), rows="counts"),
     Case("BinarySparseCoding", partial(BinarySparseCoding, 3, **QUICK)),
     Case("VectorQuantizer", partial(VectorQuantizer, 3, n_init=2, random_state=0), **IN_MEMORY),
@@ -213,6 +254,12 @@ CASES = [
     Case(
         "CodebookGenerator",
         partial(CodebookGenerator, VectorQuantizer(6, n_init=1, random_state=0), 2, n_init=1, random_state=0),
+        **IN_MEMORY,
+    ),
+    Case(
+        "Imputer",
+        partial(Imputer, [PPCA(1, **QUICK), MFA(2, 1, **QUICK)], **CHOOSING),
+        holes=True,
         **IN_MEMORY,
     ),
     Case("DMFA", partial(DMFA, 2, 2, 2, 1, **QUICK), layered=True, turned=True),
@@ -280,6 +327,9 @@ def answers(model, X, methods=ROW_METHODS):
     return said
 
 
+NOT_SAVED = {"activations_", "history_parts_"}  # they belong to the rows of a fit, and to its way
+
+
 def state(value, name=""):
     """Fitted attributes as arrays by name, those of estimators within estimators as well."""
     if hasattr(value, "state_dict"):  # a torch module
@@ -288,7 +338,8 @@ def state(value, name=""):
         parts = [state(part, f"{name}.{key}") for key, part in value.items()]
         return {key: array for part in parts for key, array in part.items()}
     if hasattr(value, "get_params"):
-        parts = [state(part, f"{name}.{key}") for key, part in vars(value).items() if key.endswith("_")]
+        kept = [key for key in vars(value) if key.endswith("_") and key not in NOT_SAVED]
+        parts = [state(getattr(value, key), f"{name}.{key}") for key in kept]
         return {key: array for part in parts for key, array in part.items()}
     if isinstance(value, (list, tuple)):
         parts = [state(part, f"{name}.{number}") for number, part in enumerate(value)]

@@ -6,9 +6,19 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from latently import deep
 from latently.deep import DMCFA, DMFA
-from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.factorization import (
+    BNMF,
+    NLMF,
+    NMF,
+    PCA,
+    BinarySparseCoding,
+    DeepNLMF,
+    NLMFClassifier,
+    VectorQuantizer,
+)
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.selection import Imputer
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from tests.contracts.cases import CASES, HAVE_TORCH
 from tests.contracts.models import ALL
@@ -28,12 +38,16 @@ CHECKED = [  # one of every class
     MFMClassifier(tol=1e-3),
     PerClass(SMALL),
     NMF(tol=1e-3),
+    NLMF(tol=1e-3),
+    NLMFClassifier(tol=1e-3),
+    DeepNLMF((2, 2), tol=1e-3),
     BNMF(3, **LOOSE),
     BinarySparseCoding(2, **LOOSE),
     VectorQuantizer(2, n_init=1, random_state=0),
     PCA(),
     SourceDensity(PCA(), GaussianMixture()),
     CodebookGenerator(n_groups=2, random_state=0),
+    Imputer([GaussianMixture(covariance_type="diag"), SMALL], cv=2, n_jobs=1, random_state=0),
     DMFA(**LOOSE),
     DMCFA(**LOOSE),
 ]
@@ -47,6 +61,9 @@ if HAVE_TORCH:  # rows of the checks are any numbers, which binary units refuse
 VARIANTS = [  # that differ in code
     *(cls() for cls in (GaussianMixture, MFA, MPPCA, MCFA)),
     *(model.unfitted(2, 1, tol=1e-3) for model in ALL),
+    GaussianMixture(2, tails="t", **EM),
+    MFA(2, 1, tails="t", noise_component=True, **EM),
+    MCFA(2, 1, noise_component=True, **EM),
     NestedMixture(random_state=0, **LOOSE),
     MJFAClassifier(tol=1e-4),
     MFMClassifier(2, 2, **LOOSE),
@@ -55,6 +72,11 @@ VARIANTS = [  # that differ in code
     PerClass(KernelDensity()),
     NMF(2, loss="kl", tol=1e-3),
     NMF(2, solver="mu", tol=1e-3),
+    NLMF(2, constraint="non_negative", mapping="ratio", tol=1e-3),
+    NLMF(2, solver="gradient", tol=1e-3),
+    NLMF(2, solver="exact", alpha=0.1, beta=0.1, tol=1e-3),
+    NLMFClassifier(2, session="dual", tol=1e-3),
+    NLMFClassifier(2, constraint="semi", mapping="logistic", tol=1e-3),
     BNMF(),
     BNMF(4, truncation=2, **LOOSE),
     BNMF(4, truncation=2, truncation_rule="conditional", **LOOSE),

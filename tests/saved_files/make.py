@@ -14,10 +14,20 @@ from pathlib import Path
 import numpy as np
 
 from latently.deep import DBN, DMCFA, DMFA, RBM, VAE
-from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.factorization import (
+    BNMF,
+    NLMF,
+    NMF,
+    PCA,
+    BinarySparseCoding,
+    DeepNLMF,
+    NLMFClassifier,
+    VectorQuantizer,
+)
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
 from latently.saved import KNOWN_CLASSES
+from latently.selection import Imputer
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 
 HERE = Path(__file__).parent
@@ -32,12 +42,14 @@ def rows():
 
 
 def models():
+    """By name: that of the class, or of the class and a variant, such as "MFA-robust"."""
     few = {"max_iter": 5, "n_init": 1, "random_state": 0}
     return {
         "GaussianMixture": GaussianMixture(2, covariance_type="tied", **few),
         "FactorAnalysis": FactorAnalysis(1, **few),
         "PPCA": PPCA(1),
         "MFA": MFA(2, 1, **few),
+        "MFA-robust": MFA(2, 1, tails="t", noise_component=True, **few),
         "MPPCA": MPPCA(2, 1, shared_noise=True, **few),
         "MCFA": MCFA(2, 2, **few),
         "NestedMixture": NestedMixture(2, 2, covariance_type="diag", **few),
@@ -45,6 +57,16 @@ def models():
         "MJFAClassifier": MJFAClassifier(2, 2, **few),
         "MFMClassifier": MFMClassifier(1, 2, **few),
         "NMF": NMF(2, max_iter=5, random_state=0),
+        "NLMF": NLMF(2, mapping="logistic", constraint="semi", max_iter=5, random_state=0),
+        "NLMFClassifier": NLMFClassifier(2, session="dual", sigma2=0.5, max_iter=5, random_state=0),
+        "DeepNLMF": DeepNLMF(
+            (3, 2),
+            mapping=("tanh", "logistic"),
+            sigma2=(0.5, 0.1),
+            fine_tune=True,
+            fine_tune_iter=2,
+            max_iter=5,
+        ),
         "BNMF": BNMF(3, **few),
         "BinarySparseCoding": BinarySparseCoding(3, **few),
         "PCA": PCA(2),
@@ -53,6 +75,7 @@ def models():
         "CodebookGenerator": CodebookGenerator(
             NMF(3, max_iter=5, random_state=0), 2, n_init=1, random_state=0
         ),
+        "Imputer": Imputer([PPCA(1), PPCA(2)], cv=2, n_jobs=1, random_state=0),
         "DMFA": DMFA(2, 2, 2, 1, **few),
         "DMCFA": DMCFA(2, 2, 2, 1, **few),
         "DBN": DBN(
@@ -84,7 +107,7 @@ def main(names):
             text = json.dumps(answers(model), indent=1)
             path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
             print(f"wrote {path.name}")
-    assert set(models()) == set(KNOWN_CLASSES)
+    assert {name.partition("-")[0] for name in models()} == set(KNOWN_CLASSES)
 
 
 if __name__ == "__main__":

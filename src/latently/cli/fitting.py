@@ -116,6 +116,35 @@ def _fitted(request, voice, folder, select_all):
     return _complete(fitted, record, rows, list(found.labels), selection)
 
 
+def chosen_imputer(request, voice):
+    """A fitted `Imputer` for the columns of a table, and the record of its preparation.
+
+    The table is read into memory.
+    """
+    from latently.selection import Imputer
+    from latently.selection.imputer import name_of
+
+    table = open_table(request.data, request.reading, voice)
+    found = survey(table, voice, missing=request.missing, limit=np.inf)
+    places, left_out = chosen_columns(found, table, voice=voice)
+    record = _record(replace(request, standardise=True), table, found, places, left_out, "imputer", None)
+    rows = collect(found, table, places, record.to_frame, voice, scratch=None, in_memory=True)
+    n_compared = 0
+
+    def compared(candidate):
+        nonlocal n_compared
+        n_compared += 1
+        move(n_compared)
+
+    with voice.bar("Comparing models by hidden cells") as move:
+        imputer = Imputer(random_state=request.seed, callbacks=[compared]).fit(rows.X)
+    voice.note(
+        f"chose {name_of(imputer.best_)} among {counted(n_compared, 'model')}: its error in hidden cells is "
+        f"{imputer.best_score_:.3g} standard deviations, that of column means {imputer.baseline_score_:.3g}"
+    )
+    return imputer, record
+
+
 def _complete(fitted, record, rows, labels, selection):
     """The record, completed with results of the fit."""
     densities = []

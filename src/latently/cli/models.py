@@ -39,7 +39,7 @@ class Model:
         """Whether sizes can be selected by the criterion of this name."""
         if self.kind == "parts":  # some of these can impute missing values
             return CRITERIA[criterion].serves(self.load())
-        return self.kind == "density"
+        return self.kind == "density" and not CRITERIA[criterion].labels
 
     def load(self):
         return getattr(importlib.import_module(self.home), self.name)
@@ -81,6 +81,18 @@ MODELS = {
         unit_rows=True,
     ),
     "nmf": Model(_PARTS, "NMF", "non-negative matrix factorisation", q=None, kind="parts"),
+    "nlmf": Model(_PARTS, "NLMF", "non-linear matrix factorisation", q=None, kind="parts"),
+    "nlmf-classifier": Model(
+        _PARTS, "NLMFClassifier", "non-linear factors that also predict the label", q=None, kind="classes"
+    ),
+    "deep-nlmf": Model(
+        _PARTS,
+        "DeepNLMF",
+        "layers of non-linear factors that predict the label",
+        k=None,
+        q=None,
+        kind="classes",
+    ),
     "bnmf": Model(_PARTS, "BNMF", "counts as sums of binary causes", q=None, kind="parts"),
     "binary-sparse-coding": Model(
         _PARTS, "BinarySparseCoding", "real numbers as sums of binary causes", q=None, kind="parts"
@@ -151,7 +163,12 @@ def _split(option):
 
 
 def _typed(name, text, default):
-    """The text as a value of the type of the default; the estimator itself checks the value."""
+    """The text as a value of the type of the default; the estimator itself checks the value.
+
+    A comma separates the values of a setting that may have one for each layer.
+    """
+    if "," in text:
+        return tuple(_typed(name, part.strip(), None) for part in text.split(","))
     word = text.lower()
     if word == "none":
         return None

@@ -62,6 +62,15 @@ def _is(value, other):
     return value is other or (isinstance(value, str) and isinstance(other, str) and value == other)
 
 
+def check_prior(name, value):
+    """The strength of a prior: "auto", None for none, or a number of rows."""
+    if value is None or _is(value, "auto"):
+        return
+    if isinstance(value, str):
+        raise ValueError(f"{name} must be 'auto', None or a number of rows, not {value!r}")
+    check_number(name, value, least=0)
+
+
 def check_flag(name, value):
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False, not {value!r}")

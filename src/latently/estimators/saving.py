@@ -156,11 +156,15 @@ def _may_be_array(hyper_parameter: str) -> bool:
 
 
 def _are_sizes(value: Any) -> bool:
-    """Whether this is a sequence of integers, or of such sequences: numbers of components per layer."""
+    """Whether this is a sequence of integers, or of such sequences: numbers of components per layer.
+
+    Or one of numbers and text: a setting for each layer.
+    """
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iu" and value.ndim in (1, 2)
     return isinstance(value, (list, tuple)) and all(
-        type(entry) is int or (isinstance(entry, (list, tuple)) and all(type(size) is int for size in entry))
+        isinstance(entry, (bool, int, float, str))
+        or (isinstance(entry, (list, tuple)) and all(type(size) is int for size in entry))
         for entry in value
     )
 
