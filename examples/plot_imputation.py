@@ -45,5 +45,5 @@ print(f"mixture {error(imputed):.3f}, mean {error(np.nanmean(X_missing, axis=0))
 # Imputed values are expectations, which are smoother than images. Random draws show the uncertainty: where
 # they agree, it is small.
 
-draws = [model.impute(X_missing[:10], sample=True, random_state=i).clip(0, 1) for i in range(3)]
+draws = model.impute(X_missing[:10], n_draws=3, random_state=0).clip(0, 1)
 display = ImageGridDisplay(np.concatenate(draws), (8, 8), scale=None).plot()

@@ -1,4 +1,7 @@
-"""The scripts of the gallery run without a warning, and each ends in a picture."""
+"""The scripts of the gallery run without a warning, and each ends in a picture.
+
+The documentation runs them as well, and a script that fails fails its build.
+"""
 
 import runpy
 from pathlib import Path
@@ -16,6 +19,7 @@ def test_there_are_scripts_and_the_gallery_shows_all():
     assert all(script.name.startswith("plot_") for script in SCRIPTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_script_ends_in_a_picture(script, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -140,6 +140,24 @@ def test_impute_fills_holes_and_nothing_else(latently, fitted, tmp_path):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
+def test_impute_without_a_model_chooses_one(latently, fitted, tmp_path, monkeypatch):
+    for name, few in {"_FLOORS": (0.1,), "_SIZES": (1,), "_COARSE": (2,), "_COMPONENTS": ()}.items():
+        monkeypatch.setattr(f"latently.selection.imputer.{name}", few)
+    table = pd.read_csv(fitted[1]).head(80)
+    holes = np.random.default_rng(0).random(table.shape) < 0.1
+    table.mask(holes).assign(word="x").to_csv(tmp_path / "holed.csv", index=False)
+    answer = latently("impute", tmp_path / "holed.csv", "-o", tmp_path / "filled.csv", "--json")
+    told = json.loads(answer.out)
+    assert told["filled"] == holes.sum() and told["error"] < 0.6 < told["of_means"]
+    assert "chose " in answer.err and "hidden cells" in answer.err
+    filled = pd.read_csv(tmp_path / "filled.csv")
+    assert (filled["word"] == "x").all()
+    error = ((filled[list(table)] - table) / table.std()).to_numpy()
+    np.testing.assert_allclose(error[~holes], 0.0, atol=1e-9)
+    assert np.sqrt((error[holes] ** 2).mean()) < 0.6
+    assert "there is no" in latently("impute", tmp_path / "nothing.csv", code=1).err
+
+
 def test_impute_of_parquet(latently, fitted, tmp_path, monkeypatch):
     monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 100)
     holed = pd.read_csv(fitted[1]).assign(b=pd.array([1] * 240, dtype="Int64"))

@@ -192,14 +192,17 @@ class Model:
         return self.cls(*sizes, **self.options, **settings)
 
     def started(self, theta, **settings):
-        """An estimator before `fit`, with all starting values given; by plain EM if not told otherwise."""
-        settings = {"accelerate": None, **settings}
+        """An estimator before `fit`, with all starting values given.
+
+        By plain EM and maximum likelihood, as the oracle knows them, if not told otherwise.
+        """
+        settings = {"accelerate": None, "prior": None, **settings}
         K, _, q = self.shape(theta)
         return self.unfitted(K, q, **self.starts(theta), **settings)
 
     def known(self, theta):
-        """A fitted estimator that has these parameters."""
-        return self.cls.from_parameters(**self.attributes(theta), **self.options)
+        """A fitted estimator that has these parameters, and goes on from them by maximum likelihood."""
+        return self.cls.from_parameters(**self.attributes(theta), **self.options, prior=None)
 
     def kernel(self, known, floor, dtype="float64"):
         """The kernel behind an estimator, with a floor (D,) of variances, and its parameters."""

@@ -47,7 +47,7 @@ SETTINGS = {"random_state": 0, "tol": 0.0, "max_iter": MAX_ITER, "n_init": 2, "a
 
 
 def mfa(**more):
-    return MFA(2, 2, **SETTINGS | more)
+    return MFA(2, 2, **SETTINGS | {"prior": None} | more)
 
 
 def mcfa(**more):
@@ -514,7 +514,12 @@ def interrupt(iteration, number=5):
 
 def press_ctrl_c(iteration, number=5):
     if iteration.number == number:
-        signal.raise_signal(signal.SIGINT)
+        # a process started in the background ignores the signal, and so would its tests
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

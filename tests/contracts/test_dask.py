@@ -267,7 +267,7 @@ def test_draws_belong_to_the_seed(client):
     fitted, lazy = model("mfa").fit(X), lazy_values((100, D), holes=True)
 
     def draw(seed):
-        return fitted.impute(lazy, sample=True, random_state=seed)
+        return fitted.impute(lazy, n_draws=1, random_state=seed)[0]
 
     draws = draw(3)
     first = draws.compute()

@@ -330,7 +330,7 @@ def test_numbers_are_those_of_rows_in_memory(tmp_path, stored):
 def test_draws_fill_holes_only(tmp_path, stored):
     X = given("everything").X
     model = fitted_in_memory("MFA", "everything")
-    drawn = model.impute(stored(tmp_path, X), sample=True, random_state=0)
+    drawn = model.impute(stored(tmp_path, X), n_draws=1, random_state=0)[0]
     assert np.isfinite(drawn).all()
     np.testing.assert_array_equal(np.where(np.isnan(X), 0.0, drawn), np.nan_to_num(X))
     holes = np.isnan(X)

@@ -312,3 +312,21 @@ def floor_of(model, X, noise_floor, sample_weight=None):
 
 def _row_weights(X, sample_weight):
     return np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+
+
+def moments(X, weights, means, covs):
+    """Means and covariances (n, D, D) of the rows given what is observed: by conditioning each component."""
+    resp = responsibilities(X, weights, means, covs)
+    expected, covariances = np.empty(X.shape), np.zeros((*X.shape, X.shape[1]))
+    for i, x in enumerate(X):
+        seen, out = np.flatnonzero(~np.isnan(x)), np.flatnonzero(np.isnan(x))
+        completed = np.repeat(x[None], len(weights), axis=0)
+        for k, (mean, cov) in enumerate(zip(means, covs, strict=True)):
+            gain = cov[np.ix_(out, seen)] @ np.linalg.inv(cov[np.ix_(seen, seen)])
+            completed[k, out] = mean[out] + gain @ (x - mean)[seen]
+            within = cov[np.ix_(out, out)] - gain @ cov[np.ix_(seen, out)]
+            covariances[i][np.ix_(out, out)] += resp[i, k] * within
+        expected[i] = resp[i] @ completed
+        between = completed - expected[i]
+        covariances[i] += (resp[i][:, None] * between).T @ between
+    return expected, covariances

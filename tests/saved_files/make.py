@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from latently.deep import DMCFA, DMFA
+from latently.deep import DBN, DMCFA, DMFA, RBM, VAE
 from latently.factorization import (
     BNMF,
     NLMF,
@@ -27,6 +27,7 @@ from latently.factorization import (
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
 from latently.saved import KNOWN_CLASSES
+from latently.selection import Imputer
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 
 HERE = Path(__file__).parent
@@ -41,12 +42,14 @@ def rows():
 
 
 def models():
+    """By name: that of the class, or of the class and a variant, such as "MFA-robust"."""
     few = {"max_iter": 5, "n_init": 1, "random_state": 0}
     return {
         "GaussianMixture": GaussianMixture(2, covariance_type="tied", **few),
         "FactorAnalysis": FactorAnalysis(1, **few),
         "PPCA": PPCA(1),
         "MFA": MFA(2, 1, **few),
+        "MFA-robust": MFA(2, 1, tails="t", noise_component=True, **few),
         "MPPCA": MPPCA(2, 1, shared_noise=True, **few),
         "MCFA": MCFA(2, 2, **few),
         "NestedMixture": NestedMixture(2, 2, covariance_type="diag", **few),
@@ -72,8 +75,14 @@ def models():
         "CodebookGenerator": CodebookGenerator(
             NMF(3, max_iter=5, random_state=0), 2, n_init=1, random_state=0
         ),
+        "Imputer": Imputer([PPCA(1), PPCA(2)], cv=2, n_jobs=1, random_state=0),
         "DMFA": DMFA(2, 2, 2, 1, **few),
         "DMCFA": DMCFA(2, 2, 2, 1, **few),
+        "DBN": DBN(
+            (4, 3), visible="gaussian", visible_variance=10.0, fine_tune=2, max_iter=5, random_state=0
+        ),
+        "VAE": VAE(1, hidden_layer_sizes=[3], prior="mixture", max_iter=5, random_state=0),
+        "RBM": RBM(3, visible="gaussian", visible_variance=10.0, max_iter=5, random_state=0),
     }
 
 
@@ -98,7 +107,7 @@ def main(names):
             text = json.dumps(answers(model), indent=1)
             path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
             print(f"wrote {path.name}")
-    assert set(models()) == set(KNOWN_CLASSES)
+    assert {name.partition("-")[0] for name in models()} == set(KNOWN_CLASSES)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,35 @@ def _fitted(request, voice, folder, select_all):
     return _complete(fitted, record, rows, list(found.labels), selection)
 
 
+def chosen_imputer(request, voice):
+    """A fitted `Imputer` for the columns of a table, and the record of its preparation.
+
+    The table is read into memory.
+    """
+    from latently.selection import Imputer
+    from latently.selection.imputer import name_of
+
+    table = open_table(request.data, request.reading, voice)
+    found = survey(table, voice, missing=request.missing, limit=np.inf)
+    places, left_out = chosen_columns(found, table, voice=voice)
+    record = _record(replace(request, standardise=True), table, found, places, left_out, "imputer", None)
+    rows = collect(found, table, places, record.to_frame, voice, scratch=None, in_memory=True)
+    n_compared = 0
+
+    def compared(candidate):
+        nonlocal n_compared
+        n_compared += 1
+        move(n_compared)
+
+    with voice.bar("Comparing models by hidden cells") as move:
+        imputer = Imputer(random_state=request.seed, callbacks=[compared]).fit(rows.X)
+    voice.note(
+        f"chose {name_of(imputer.best_)} among {counted(n_compared, 'model')}: its error in hidden cells is "
+        f"{imputer.best_score_:.3g} standard deviations, that of column means {imputer.baseline_score_:.3g}"
+    )
+    return imputer, record
+
+
 def _complete(fitted, record, rows, labels, selection):
     """The record, completed with results of the fit."""
     densities = []
@@ -160,8 +189,10 @@ def _check_labels(request, model, name, found, voice):
         return
     if not found.labels:
         raise ValueError(f"the column {shown(request.label)} has no labels: every cell is missing")
-    if not model.labels:
-        classifiers = ", ".join(known for known, entry in MODELS.items() if entry.labels)
+    if not model.labels and not model.may_use_labels:
+        classifiers = ", ".join(
+            known for known, entry in MODELS.items() if entry.labels or entry.may_use_labels
+        )
         voice.note(
             f"the model {name} does not use the labels; they are only compared with its result; "
             f"models that use labels: {classifiers}"
@@ -205,7 +236,7 @@ def _record(request, table, found, places, left_out, name, model):
 
 def _labels(model, name, found, rows, voice):
     """Labels for the fit of a classifier, and the rows that it can use."""
-    if not model.labels:
+    if not model.labels and not (model.may_use_labels and rows.codes is not None):
         return None, rows
     names = list(found.labels)
     known = rows.codes >= 0
@@ -238,6 +269,8 @@ def _sizes(request, model, n_rows, n_columns):
             if text is not None:
                 what = "components" if option == "-k" else "factors"
                 raise ValueError(f"{option} cannot be used with {model.name}, which has no number of {what}")
+            continue
+        if text is None and model.kind == "network":  # nothing selects its size
             continue
         values = list(usual[option]) if text is None else numbers_in(text, option)
         if len(values) == 1:

@@ -209,13 +209,15 @@ def _free(name, taken):
 def impute(folder, data, reading, missing, voice, *, draw, seed, output, force):
     """Write the user's table with missing cells imputed; all other cells are unchanged.
 
+    `folder` is a fitted folder, or a function that chooses a model once the options have been checked.
     Returns the result of `write_rows`, and the number of imputed cells.
     """
     package("pandas", "csv", "tables of results")
-    folder.needs("impute", "impute missing cells")
     check_kind(output)
     if output is not None:
         check_file(output, force)
+    folder = folder() if callable(folder) else folder
+    folder.needs("impute", "impute missing cells")
     later = open_later(folder, data, reading, missing, voice)
     rng = np.random.default_rng(seed)
     n_imputed = 0
@@ -225,9 +227,9 @@ def impute(folder, data, reading, missing, voice, *, draw, seed, output, force):
         for frame, values, _ in later.frames(voice, None):
             absent = np.isnan(values)
             n_imputed += int(absent.sum())
-            options = {"sample": True, "random_state": rng} if draw else {}
+            options = {"n_draws": 1, "random_state": rng} if draw else {}
             imputed = folder.model.impute(folder.record.to_frame(values), **options)
-            imputed = folder.record.from_frame(np.asarray(imputed))
+            imputed = folder.record.from_frame(np.asarray(imputed[0] if draw else imputed))
             yield _with_imputed(frame, later, absent, imputed)
 
     written = write_rows(frames(), output, force, as_object=voice.json, **later.manner)

@@ -67,6 +67,8 @@ class Step(Generic[Params]):
     rounding: float
     next_params: Callable[[], Params]
     may_stop: bool = True  # whether a small improvement up to here is a reason to stop
+    attempt: Callable[[float], Params] | None = None  # by caution: longer steps, which have to be checked
+    sure: Callable[[], Params] | None = None  # what to take where an attempt fails, if that needs no check
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ class Iteration:
     max_iter: int
 
 
-_DAMPINGS = 16  # how often a step that worsens the objective is tried again, ever shorter
+_ATTEMPTS = 16  # how often a step that worsens the objective is tried again, ever more cautiously
+_MORE_CAUTION = 10.0
+_REMEMBERED = 2  # evaluations
 _NOTICEABLE = 1e-10  # a relative fall that is more than the last digits of float64
 
 Callback = Callable[[Iteration], Any]
@@ -127,40 +131,6 @@ def relative(tol: float, least_size: float = 1.0) -> StopRule:
     return stop
 
 
-def em_step(kernel: Kernel, sweep: Any, log_volume: float = 0.0) -> Callable[[Any], Step[Any]]:
-    """The EM step of a kernel over the rows of a sweep.
-
-    `log_volume` is the log-likelihood per row in the sweep's frame minus that in the user's units.
-    """
-
-    def evaluated(params: Any) -> tuple[Any, float, float]:
-        density = kernel.prepare(params)
-        stats = kernel.stats(density, sweep.sum(kernel.e_step, density))
-        objective = float(stats.log_likelihood) / float(stats.total_weight) - log_volume
-        return stats, objective, kernel.rounding(density)
-
-    def step(params: Any) -> Step[Any]:
-        stats, objective, rounding = evaluated(params)
-
-        def next_params() -> Any:
-            if kernel.damping == 0.0:
-                return kernel.canonical(kernel.m_step(stats, params))
-            damping = kernel.damping
-            for _ in range(_DAMPINGS):
-                try:
-                    there = kernel.canonical(kernel.m_step(kernel.damped(stats, params, damping), params))
-                    if evaluated(there)[1] >= objective:
-                        return there
-                except (ValueError, ArithmeticError):  # no parameters have these statistics
-                    pass
-                damping *= 4.0
-            return params
-
-        return Step(objective, rounding, next_params)
-
-    return step
-
-
 class Passes:
     """Count the passes of steps over the data."""
 
@@ -173,6 +143,78 @@ class Passes:
             return step(params)
 
         return counting
+
+
+def em_step(
+    kernel: Kernel, sweep: Any, log_volume: float = 0.0, passes: Passes | None = None
+) -> Callable[[Any], Step[Any]]:
+    """The EM step of a kernel over the rows of a sweep; `passes` counts every evaluation.
+
+    The objective is log-likelihood plus log prior, per row. `log_volume` is the log-likelihood per row in the
+    sweep's frame minus that in the user's units. The last evaluations are remembered: where attempts are
+    checked, the run asks for the accepted one again.
+    """
+    passes = passes or Passes()
+    recent: list[tuple[Any, tuple[Any, float, float]]] = []
+
+    def evaluated(params: Any) -> tuple[Any, float, float]:
+        for known, evaluation in recent:
+            if known is params:
+                return evaluation
+        passes.count += 1
+        density = kernel.prepare(params)
+        stats = kernel.stats(density, sweep.sum(kernel.e_step, density))
+        gained = float(stats.log_likelihood) + kernel.log_prior(params)
+        objective = gained / float(stats.total_weight) - log_volume
+        evaluation = stats, objective, kernel.rounding(density)
+        if kernel.checked:
+            recent[:] = [(params, evaluation), *recent[: _REMEMBERED - 1]]
+        return evaluation
+
+    def step(params: Any) -> Step[Any]:
+        stats, objective, rounding = evaluated(params)
+
+        def plain() -> Any:
+            return kernel.canonical(kernel.m_step(stats, params))
+
+        if not kernel.checked:
+            return Step(objective, rounding, plain)
+
+        def attempt(caution: float) -> Any:
+            return kernel.canonical(kernel.attempt(stats, params, caution))
+
+        here: Step[Any] = Step(
+            objective,
+            rounding,
+            lambda: attempted(step, params, here, 1.0)[0],
+            attempt=attempt,
+            sure=plain if kernel.sure else None,
+        )
+        return here
+
+    return step
+
+
+def attempted(
+    step: Callable[[Params], Step[Params]], params: Params, here: Step[Params], caution: float
+) -> tuple[Params, float]:
+    """The first attempt that does not lower the objective, ever more cautious, and the caution it took.
+
+    The sure step, if there is one, follows the first that fails; without any success nothing changes.
+    """
+    if here.attempt is None:
+        return here.next_params(), caution
+    for _ in range(_ATTEMPTS):
+        try:
+            there = here.attempt(caution)
+            if step(there).objective >= here.objective:
+                return there, caution
+        except (ValueError, ArithmeticError):  # no parameters have these statistics
+            pass
+        caution *= _MORE_CAUTION
+        if here.sure is not None:
+            return here.sure(), caution
+    return params, caution
 
 
 def alternate(
@@ -308,23 +350,32 @@ def best_start(
                 end = run(step, start, max_iter=n_done, stop=stop, objective=objective)
                 ends.append(end)
                 if end.interrupted:
-                    return _best([*last_round, *ends], objective)[0].params, True
-            ends = _best(ends, objective)[: -(-len(ends) // 2)]
+                    return best_first([*last_round, *ends], objective)[0].params, True
+            ends = best_first(ends, objective)[: -(-len(ends) // 2)]
             if len(ends) == 1:
                 return ends[0].params, False
             survivors = [end.state() for end in ends]
     except KeyboardInterrupt:
         if not (found := [*last_round, *ends]):
             raise
-        return _best(found, objective)[0].params, True
+        return best_first(found, objective)[0].params, True
 
 
-def _best(ends: list[Result[Params]], objective: Objective) -> list[Result[Params]]:
-    """The best first, and among equals the first found: their last digits must not decide."""
+def best_first(
+    ends: Iterable[Result[Params]],
+    objective: Objective,
+    clean: Callable[[Params], bool] = lambda params: True,
+) -> list[Result[Params]]:
+    """The best first, and among equals the first found: their last digits must not decide.
 
-    def order(a: Result[Params], b: Result[Params]) -> int:
-        if objective.better(a.history[-1], b.history[-1]):
+    Runs that end at parameters which are not `clean` come after all others.
+    """
+
+    def order(a: tuple[bool, Result[Params]], b: tuple[bool, Result[Params]]) -> int:
+        if a[0] != b[0]:
+            return -1 if a[0] else 1
+        if objective.better(a[1].history[-1], b[1].history[-1]):
             return -1
-        return 1 if objective.better(b.history[-1], a.history[-1]) else 0
+        return 1 if objective.better(b[1].history[-1], a[1].history[-1]) else 0
 
-    return sorted(ends, key=cmp_to_key(order))
+    return [end for _, end in sorted(((clean(end.params), end) for end in ends), key=cmp_to_key(order))]

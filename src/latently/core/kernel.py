@@ -42,7 +42,7 @@ class Kernel(Protocol):
 
     @abstractmethod
     def m_step(self, stats: Any, params: Any) -> Any:
-        """The parameters that maximise Q; `params` are kept where the statistics are empty."""
+        """The parameters that maximise Q + log prior; `params` are kept where the statistics are empty."""
 
     @abstractmethod
     def rounding(self, density: Any) -> float:
@@ -50,14 +50,27 @@ class Kernel(Protocol):
 
     # -- what most kernels leave as it is ---------------------------------------------------------------
 
-    @property
-    def damping(self) -> float:
-        """How much to shorten the first attempt at a step that may lower the objective; zero if none does."""
+    def log_prior(self, params: Any) -> float:
+        """What the objective adds to the log-likelihood of all rows; it must not depend on the frame."""
         return 0.0
 
-    def damped(self, stats: Any, params: Any, damping: float) -> Any:
-        """Statistics whose step goes less far in the same direction."""
-        return stats
+    def of_unit_weight(self, weight: float) -> Any:
+        """The kernel for statistics per unit of weight, of rows of this total weight; a prior has to know."""
+        return self
+
+    @property
+    def checked(self) -> bool:
+        """Whether steps are attempts, taken only if they do not lower the objective."""
+        return False
+
+    @property
+    def sure(self) -> bool:
+        """Whether `m_step` itself never lowers the objective."""
+        return True
+
+    def attempt(self, stats: Any, params: Any, caution: float) -> Any:
+        """A longer step than `m_step`, or one that `m_step` cannot take, shorter with more caution (>= 1)."""
+        return self.m_step(stats, params)
 
     def canonical(self, params: Any) -> Any:
         """The same model in its preferred coordinates; applied between steps."""

@@ -21,6 +21,7 @@ class Batch:
 
     size: float  # rows, as a fraction of a full batch
     full_weight: float  # mean weight of a full batch
+    total_weight: float  # of all rows
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Online:
     params: Any
     stats: Any  # averaged, per unit of weight; None before the first batch
     n_steps: int = 0
+    weight: float = 0.0  # of the rows seen; zero if the statistics are those of given parameters
 
     def step(
         self, kernel: Kernel, sweep: Any, *, decay: float, offset: float, batch: Batch | None = None
@@ -50,12 +52,17 @@ class Online:
             raise ValueError(
                 "X holds values so far from those seen before that their density underflows; check X"
             )
+        seen = self.weight + weight
         if self.stats is None:
             stats = mapped(lambda field: field / weight, stats)
         else:
             share = (self.n_steps + offset) ** -decay
             size, full_weight = (1.0, weight) if batch is None else (batch.size, batch.full_weight)
+            if self.weight == 0.0:  # given parameters stand for as many rows as the step size tells
+                seen = weight / share
             older = mapped(lambda field: field * (1.0 - share * size), self.stats)
             stats = add(older, mapped(lambda field: field * (share / full_weight), stats))
+        kernel = kernel.of_unit_weight(seen if batch is None else batch.total_weight)
         params = kernel.m_step(stats, self.params)
-        return replace(self, params=params, stats=stats, n_steps=self.n_steps + 1), log_likelihood, weight
+        moved = replace(self, params=params, stats=stats, n_steps=self.n_steps + 1, weight=seen)
+        return moved, log_likelihood, weight

@@ -40,8 +40,8 @@ from latently.mixture.base import MixtureEstimator
 from latently.mixture.factors import checked_factors, has_missing, noiseless
 
 _OF_FIRST_LAYER = (
-    *("max_iter", "tol", "n_init", "init", "noise_floor", "accelerate", "block_size", "dtype"),
-    *("random_state", "verbose", "callbacks"),
+    *("max_iter", "tol", "n_init", "init", "noise_floor", "prior", "accelerate"),
+    *("block_size", "dtype", "random_state", "verbose", "callbacks"),
 )
 
 

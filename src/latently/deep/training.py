@@ -46,11 +46,12 @@ class Trained:
     """A trained tree, and the record of its training."""
 
     tree: Tree
-    history: list[float]  # log-likelihood per row: first layer, each added layer, each step of fine-tuning
+    history: list[float]  # objective per row: first layer, each added layer, each step of fine-tuning
     bound_history: list[Floats]  # for every layer above the first
     n_iter: int
     n_passes: int
     converged: bool
+    log_prior: float  # of the first layer, per row
 
 
 def train(model: Any, first: Any, problem: Problem, sizes: list[LayerSize]) -> Trained:
@@ -94,7 +95,8 @@ def _first_layer(model: Any, first: Any, problem: Problem, stages: Stages) -> Tr
     result = stage.result
     keep_result(first, problem, result)
     tree = Tree.of(model.kind, [[first]])
-    return Trained(tree, result.history[-1:], [], result.n_iter, stage.n_passes, result.converged)
+    log_prior = problem.kernel.log_prior(result.params) / problem.summary.total_weight
+    return Trained(tree, result.history[-1:], [], result.n_iter, stage.n_passes, result.converged, log_prior)
 
 
 # -- a layer --------------------------------------------------------------------------------------------
@@ -124,7 +126,8 @@ def _with_layer(
         for leaf, (own, (count, seed)) in enumerate(zip(inputs, mixtures, strict=True))
     ]
     tree = below.with_layer([problem.on_device(one.params) for one in found])
-    lower = _mean_over_rows(below, problem, model.dtype, log_likelihoods)
+    log_prior = trained.log_prior  # of the layer that stays fixed
+    lower = _mean_over_rows(below, problem, model.dtype, log_likelihoods) + log_prior
     if rng is None:
         length = max(len(one.gains) for one in found)
         shares = np.array([own.weight.sum() for own in inputs]) / problem.summary.total_weight
@@ -132,11 +135,12 @@ def _with_layer(
         bounds = lower + shares @ np.array(gains)
     else:  # the objective was not a bound of the likelihood of rows
         arguments = bound_arguments(below, tree, model.dtype)
-        bounds = np.array([lower, _mean_over_rows(below, problem, model.dtype, bounds_of_rows, *arguments)])
+        upper = _mean_over_rows(below, problem, model.dtype, bounds_of_rows, *arguments) + log_prior
+        bounds = np.array([lower, upper])
     return replace(
         trained,
         tree=tree,
-        history=[*trained.history, _mean_over_rows(tree, problem, model.dtype, log_likelihoods)],
+        history=[*trained.history, _mean_over_rows(tree, problem, model.dtype, log_likelihoods) + log_prior],
         bound_history=[*trained.bound_history, bounds],
         n_iter=trained.n_iter + sum(one.n_iter for one in found),
         converged=trained.converged and all(one.converged for one in found),

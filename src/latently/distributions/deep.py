@@ -27,6 +27,7 @@ from latently.backend import packed
 from latently.backend.linalg import diagonals, symmetric, transpose
 from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
 from latently.core.block import Block
+from latently.core.tree import mapped
 from latently.distributions.common_loadings import CommonDensity, CommonLoadings, CommonParams, CommonStats
 from latently.distributions.gaussian import FullDensity, FullParams, FullStats
 from latently.distributions.layers import (
@@ -80,6 +81,10 @@ class Leaves:
 
     def canonical(self, params: Any) -> Any:
         return params
+
+    def log_prior(self, params: Any) -> float:
+        """That of the first layer; the layers above are kept from collapsing by `prior_rows`."""
+        return float(self.family.log_prior(params.first))
 
     def rounding(self, density: Any) -> float:
         return float(self.family.rounding(density))
@@ -159,7 +164,8 @@ class DeepLowRank(Leaves):
             flat = xp.reshape(values, (values.shape[0], -1))
             return xp.reshape(members @ flat, (n, *values.shape[1:]))
 
-        return LowRankStats(*(added(value) for value in vars(stats).values()))
+        by_component: LowRankStats = mapped(added, stats)
+        return by_component
 
 
 class DeepCommon(Leaves):
@@ -309,6 +315,10 @@ class UncertainLeaves(Leaves):
     def _hidden_variances(self, X: Floats) -> Floats:
         """(q,) variances that the means of rows do not show; half of theirs if rows have their own."""
         return 0.5 * np.var(X, axis=0) if self.covariance is None else np.diagonal(to_numpy(self.covariance))
+
+    def log_prior(self, params: Layers) -> float:
+        """None: the pseudo-rows of the kernel take its place."""
+        return 0.0
 
     def to_vector(self, params: Layers) -> Array:
         return _layers_to_vector(params, top=self.rules.common)

@@ -16,12 +16,14 @@ rows). What `evaluate` returns may be overwritten.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from latently.backend.namespace import Array, Floats
 from latently.core.block import Block
+from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
 
 
@@ -30,6 +32,7 @@ class Family(Protocol):
 
     has_floor: bool = True  # whether `floor` bounds variances; else constant features are nothing to report
     floor: Any  # (D,) smallest variances; None where parameters are known
+    prior: Prior | None = None  # of variances; without one M-steps maximise the likelihood
     isotropic: bool  # whether a component knows one scale only, so that features must keep their units
 
     # -- densities ------------------------------------------------------------------------------------
@@ -57,6 +60,14 @@ class Family(Protocol):
     def n_parameters(self, K: int, D: int) -> int:
         """Free parameters of K components, weights not counted."""
 
+    def least_rows(self, D: int) -> int:
+        """Rows that determine the parameters of a component; those with fewer are degenerate."""
+        return 1
+
+    def at_floor(self, params: Any) -> Array:
+        """(K, D) bool: features, or directions, in which a component has the smallest variance allowed."""
+        return params.means < params.means
+
     # -- EM -------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -69,7 +80,15 @@ class Family(Protocol):
 
     @abstractmethod
     def m_step(self, stats: Any, params: Any) -> Any:
-        """The maximiser of Q above the floor."""
+        """The maximiser of Q plus the log prior, if there is one, above the floor."""
+
+    def log_prior(self, params: Any) -> float:
+        """The log prior density of the parameters, which is zero at its maximum and without a prior."""
+        return 0.0
+
+    def with_prior(self, prior: Prior | None) -> Any:
+        """The same family with another prior."""
+        return replace(self, prior=prior)  # type: ignore[type-var]
 
     @abstractmethod
     def rounding(self, density: Any) -> float:
@@ -122,6 +141,10 @@ class Family(Protocol):
     def expected(self, density: Any, block: Block, latent: Any, resp: Array) -> Array:
         """(n, D) expected rows given what was observed, averaged over components."""
         raise NotImplementedError(f"{type(self).__name__} cannot impute missing entries")
+
+    def moments_given(self, density: Any, block: Block, latent: Any, k: int) -> tuple[Array, Array]:
+        """Means and variances (n, D) of missing entries, given the observed ones and component k."""
+        raise NotImplementedError(f"{type(self).__name__} has no standard errors of imputed entries")
 
     def draw(
         self, density: Any, block: Block, latent: Any, labels: Array, rng: np.random.Generator

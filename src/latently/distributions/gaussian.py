@@ -25,9 +25,12 @@ from latently.backend.namespace import Array, Floats, double, eye, namespace, on
 from latently.core.block import Block
 from latently.distributions import gaussian_missing
 from latently.distributions.family import Family
+from latently.distributions.gaussian_missing import WithMissing
+from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
 
 SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms are still accurate
+NEAR_FLOOR = 1e-3  # relative distance within which a variance is at the floor
 
 
 _LARGEST_LOG = 300.0  # log of the largest standard deviation accepted in an extrapolation
@@ -57,6 +60,7 @@ class FullStats:  # every field is a sum over rows
     weight: Array  # (K,)        sum of r
     sum_x: Array  # (K, D)       sum of r x
     sum_xx: Array  # (G, D, D)   sum of r x x'
+    precision: Array | None = None  # (K,) sum of r u where rows have precisions u, which then weigh all x
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,14 @@ class FullGaussian(Family):
 
     floor: Array  # (D,)
     shared: bool = False
+    prior: Prior | None = None  # its scale is (D, D)
     isotropic = False
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """Memory per row in the kernel, with a margin so that blocks stay in the cache."""
-        return 12 * (D + K)
+        # with missing entries also conditional means, and covariances of about a third of the features
+        for_missing = K * (2 * D + D * D // 9) if missing else 0
+        return 12 * (D + K) + for_missing
 
     def prepare(self, params: FullParams, dtype: str = "float64") -> FullDensity:
         xp = namespace(params.means)
@@ -90,11 +97,13 @@ class FullGaussian(Family):
             log_weights=zeros((mu.shape[0],), mu),
         )
 
-    def evaluate(self, density: FullDensity, block: Block, *, rough: bool = False) -> tuple[Array, Array]:
+    def evaluate(
+        self, density: FullDensity, block: Block, *, rough: bool = False
+    ) -> tuple[Array, Array | WithMissing]:
         """ln N(x; mu_k, Sigma_k) plus terms of the mixture in the constants (K, n), and rows for `sums`."""
         X = block.X
         if block.observed is not None:
-            return gaussian_missing.log_joint(density, block), X
+            return gaussian_missing.evaluate(density, block)
         xp = namespace(X)
         wide = xp.concat([X, ones((X.shape[0], 1), X)], axis=1)
         wide = xp.astype(wide, density.whitening.dtype, copy=False)
@@ -106,14 +115,21 @@ class FullGaussian(Family):
             distance = double(xp.stack([xp.vecdot(y, y, axis=-1) for y in whitened]))
         return density.constants[:, None] - 0.5 * distance, wide[:, :-1]
 
+    def normalisers(self, density: FullDensity, block: Block, latent: Array | WithMissing) -> Array:
+        """-1/2 ln|2 pi Sigma_oo| of the observed entries: (K, n), or (K, 1) for complete rows."""
+        complete = (density.constants - density.log_weights)[:, None]
+        return complete + latent.constants if isinstance(latent, WithMissing) else complete
+
     def most_per_row(self, K: int) -> float:
         """Responsibilities per row above which products over all rows are faster; measured."""
         return 0.7 * K
 
-    def sums(self, density: FullDensity, block: Block, wide: Array, resp: Responsibilities) -> FullStats:
+    def sums(
+        self, density: FullDensity, block: Block, wide: Array | WithMissing, resp: Responsibilities
+    ) -> FullStats:
         X = block.X
-        if block.observed is not None:
-            sum_x, sum_xx = gaussian_missing.sums(density, block, resp)
+        if isinstance(wide, WithMissing):
+            sum_x, sum_xx = gaussian_missing.sums(density, wide, resp)
             return FullStats(resp.weight, sum_x, sum_xx)
         xp = namespace(X)
         if self.shared:
@@ -134,15 +150,23 @@ class FullGaussian(Family):
         sums = _about_origin(resp.weight, density.means, double(xp.stack(first)), double(xp.stack(second)))
         return FullStats(resp.weight, *sums)
 
-    def expected(self, density: FullDensity, block: Block, latent: Array, resp: Array) -> Array:
+    def expected(self, density: FullDensity, block: Block, latent: Array | WithMissing, resp: Array) -> Array:
         """(n, D) the posterior mean of x, which equals x where it is observed."""
-        return gaussian_missing.expected(density, block, resp)
+        if not isinstance(latent, WithMissing):
+            return block.X
+        return gaussian_missing.expected(density, block, latent, resp)
+
+    def moments_given(
+        self, density: FullDensity, block: Block, latent: WithMissing, k: int
+    ) -> tuple[Array, Array]:
+        """Means and variances (n, D) of missing entries given the observed ones and component k."""
+        return gaussian_missing.moments_given(density, latent, k)
 
     def draw(
-        self, density: FullDensity, block: Block, latent: Array, labels: Array, rng: np.random.Generator
+        self, density: FullDensity, block: Block, latent: WithMissing, labels: Array, rng: np.random.Generator
     ) -> Floats:
         """(n, D) rows with missing entries sampled given the observed ones and the component."""
-        return gaussian_missing.draw(density, block, labels, rng)
+        return gaussian_missing.draw(density, latent, labels, rng)
 
     def stats(self, density: FullDensity, sums: FullStats) -> FullStats:
         """The sums are already the statistics."""
@@ -153,17 +177,30 @@ class FullGaussian(Family):
         xp = namespace(stats.weight)
         filled = stats.weight > 0
         n = xp.where(filled, stats.weight, 1.0)[:, None]
-        means = xp.where(filled[:, None], stats.sum_x / n, params.means)
+        precision = stats.weight if stats.precision is None else stats.precision
+        share = xp.where(filled, precision, 1.0)[:, None]  # n, without precisions
+        means = xp.where(filled[:, None], stats.sum_x / share, params.means)
         outer = means[:, :, None] * means[:, None, :]
         if self.shared:
             total = xp.sum(stats.weight)
-            between = xp.sum(outer * stats.weight[:, None, None], axis=0, keepdims=True)
+            between = xp.sum(outer * precision[:, None, None], axis=0, keepdims=True)
             covariances = (stats.sum_xx - between) / total
+            if self.prior is not None:
+                K = stats.weight.shape[0]
+                covariances = self.prior.variances(covariances * total, total, K)
         else:
-            covariances = xp.where(
-                filled[:, None, None], stats.sum_xx / n[:, :, None] - outer, params.covariances
-            )
+            covariances = stats.sum_xx / n[:, :, None] - (share / n)[:, :, None] * outer
+            if self.prior is not None:
+                covariances = self.prior.variances(covariances * n[:, :, None], n[:, :, None])
+            covariances = xp.where(filled[:, None, None], covariances, params.covariances)
         return FullParams(means, self.bounded(covariances))
+
+    def log_prior(self, params: FullParams) -> float:
+        """ln p of the covariances; a shared one has the pseudo-rows of all components."""
+        if self.prior is None:
+            return 0.0
+        together = params.means.shape[0] if self.shared else 1
+        return float(self.prior.log_covariances(params.covariances, together))
 
     def implied_stats(self, params: FullParams, weights: Array) -> FullStats:
         """Expected statistics under these parameters: the M-step maps them back to the parameters."""
@@ -248,6 +285,16 @@ class FullGaussian(Family):
 
     def n_parameters(self, K: int, D: int) -> int:
         return K * D + (1 if self.shared else K) * D * (D + 1) // 2
+
+    def least_rows(self, D: int) -> int:
+        return 1 if self.shared else D + 1
+
+    def at_floor(self, params: FullParams) -> Array:
+        """By the eigenvalues relative to the floor."""
+        xp = namespace(self.floor)
+        unit = xp.sqrt(xp.where(self.floor > 0, self.floor, SMALLEST_VARIANCE))
+        values = xp.linalg.eigvalsh(symmetric(params.covariances / (unit[:, None] * unit)))
+        return xp.broadcast_to(values <= 1.0 + NEAR_FLOOR, params.means.shape)
 
 
 def _about_origin(weight: Array, mu: Array, first: Array, second: Array) -> tuple[Array, Array]:

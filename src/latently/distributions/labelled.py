@@ -19,7 +19,14 @@ one, which converges faster with the same guarantees (parameter expansion; Liu, 
 With an emphasis a the objective is ln p(x) + a ln P(z | x), that is a ln p(x, z) + (1 - a) ln p(x): EM for a
 <= 1, with a convex combination of the statistics of rows with and without their labels. For a > 1 one
 coefficient is negative; expected statistics of the current parameters are added, with as much weight as
-needed for the objective to increase (extended Baum-Welch). Formulas: docs/mfm.md.
+needed for the objective to increase (extended Baum-Welch).
+
+EM, in which y is latent as well, moves w ever more slowly if the classes are well separated. `newton`
+replaces its step of the classifier by a Gauss-Newton step at fixed components: t = (w'M + b) / s, the
+argument of Phi, is linearised in (w, b), in which ln Phi(t) is concave. Both use the same pass over the rows.
+As both move towards the same goal, they may go too far together, so these steps are checked.
+
+Formulas: docs/mfm.md.
 """
 
 from __future__ import annotations
@@ -43,6 +50,8 @@ from latently.distributions.responsibilities import Responsibilities, normalise,
 from latently.distributions.squashed_normal import hazards
 
 _LARGEST = 1e8  # a larger norm of w makes no difference: the label is deterministic
+_LONGEST = 1e6  # norm of w that a Gauss-Newton step or an extrapolation may reach
+_RIDGE = 1e-6  # added to the curvature of a Gauss-Newton step, relative to its trace; grows with caution
 
 
 @dataclass(frozen=True)
@@ -85,11 +94,21 @@ class LabelledSums(MixtureStats):
     answers: Any  # AnswerSums, or None if no row has a label
     pull: Array | None  # (L, J): sum of r (E[v | z] - a), over complete rows
     pull_x: Array | None  # (L, J, D): the same times x
+    slopes: Any = None  # Slopes
 
 
 @dataclass(frozen=True)
 class LabelledStats(MixtureStats):
     answers: Any
+    slopes: Any = None
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """First and approximate second derivatives of the objective by (w, b), per question."""
+
+    gradient: Array  # (J, d + 1)
+    curvature: Array  # (J, d + 1, d + 1), positive semidefinite
 
 
 @dataclass(frozen=True)
@@ -98,6 +117,7 @@ class LabelledMixture(Mixture):
 
     n_classes: int = 2
     emphasis: float = 1.0
+    newton: bool = False  # whether the classifier takes Gauss-Newton steps
     labels_are_components = False
 
     @property
@@ -105,13 +125,12 @@ class LabelledMixture(Mixture):
         return 1 if self.n_classes == 2 else self.n_classes
 
     @property
-    def damping(self) -> float:
-        """Initial weight of expected statistics of the model, per row of the data."""
-        return max(0.0, self.emphasis - 1.0)
+    def checked(self) -> bool:
+        return self.newton or not self.sure
 
-    def conditionals(self, missing: bool) -> list[Mixture]:
-        names = (field.name for field in fields(self))
-        return [ClassifierOnly(**{name: getattr(self, name) for name in names})]
+    @property
+    def sure(self) -> bool:
+        return self.emphasis <= 1.0
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         d = self.family.n_factors
@@ -172,19 +191,22 @@ class LabelledMixture(Mixture):
         weight = ones((n,), log_norm) if block.weight is None else block.weight
         resp = Responsibilities(xp.sum(by_component, axis=1), weight, by_component, None)
         told = xp.sum(weight * log_norm), xp.sum(weight)
-        hazard, _, _ = hazards(signs * answers.mean / answers.deviation)
+        hazard, beyond, _ = hazards(signs * answers.mean / answers.deviation)
         delta = signs * answers.deviation * hazard  # E[v | z] - a
         M = xp.permute_dims(self.family.factor_means(density, latent), (1, 0, 2))  # (L, n, d)
+        slopes = None
+        if self.newton:
+            slopes = _slopes(answers, M, by_question * signs * hazard, by_question * hazard * beyond)
         if isinstance(latent, WithMissing):
             R = xp.permute_dims(self.family.factor_covariances(density, latent, n), (1, 0, 2, 3))
             regression = self._regression_by_row(answers, by_question, delta, M, R)
             sums = self._missing_sums(density, block, resp, answers, by_question * delta, M, R)
-            return LabelledSums(*told, sums, regression, None, None)
+            return LabelledSums(*told, sums, regression, None, None, slopes)
         pulled = by_question * delta
         regression = self._regression(density, answers, by_question, pulled, M)
         sums = self.family.sums(density, block, latent, resp)
         pull_x = xp.reshape(xp.reshape(pulled, (L * J, n)) @ block.X, (L, J, block.X.shape[1]))
-        return LabelledSums(*told, sums, regression, xp.sum(pulled, axis=2), pull_x)
+        return LabelledSums(*told, sums, regression, xp.sum(pulled, axis=2), pull_x, slopes)
 
     def _told(self, allowed: Array) -> Array:
         """(J, n) whether the answer to each question was yes (1) or no (-1)."""
@@ -309,7 +331,7 @@ class LabelledMixture(Mixture):
                 sum_zx=components.sum_zx + transpose(g) @ ux,
                 sum_zz=components.sum_zz + outer + transpose(outer) - transpose(ua[..., None] * g) @ g,
             )
-        return LabelledStats(sums.log_likelihood, sums.total_weight, components, sums.answers)
+        return LabelledStats(sums.log_likelihood, sums.total_weight, components, sums.answers, sums.slopes)
 
     # -- M-step -------------------------------------------------------------------------------------
 
@@ -326,13 +348,25 @@ class LabelledMixture(Mixture):
         n = xp.where(filled, of.weight, 1.0)
         beta = xp.linalg.solve(yy + 1e-14 * n[:, None, None] * one, of.sum_yv[..., None])[..., 0]
         noise = (of.sum_vv - xp.sum(beta * of.sum_yv, axis=1)) / n
-        beta = beta / xp.sqrt(xp.where(noise > 0, noise, 1.0))[:, None]
-        length = xp.linalg.vector_norm(beta, axis=1, keepdims=True)
-        beta = beta * xp.where(length > _LARGEST, _LARGEST / xp.where(length > 0, length, 1.0), 1.0)
+        beta = _at_most(_LARGEST, beta / xp.sqrt(xp.where(noise > 0, noise, 1.0))[:, None])
         beta = xp.where((filled & (noise > 0))[:, None], beta, self._joined(params))
         return replace(moved, coef=beta[:, :-1], intercept=beta[:, -1])
 
-    def damped(self, stats: LabelledStats, params: LabelledParams, damping: float) -> LabelledStats:
+    def attempt(self, stats: Any, params: Any, caution: float) -> Any:
+        if not self.sure:
+            stats = self._damped(stats, params, 0.5 * (self.emphasis - 1.0) * caution**0.3)
+        moved: Any = self.m_step(stats, params)
+        if stats.slopes is None:
+            return moved
+        xp = namespace(params.coef)
+        gradient, curvature = stats.slopes.gradient, stats.slopes.curvature
+        one = eye(curvature.shape[1], curvature)
+        ridge = _RIDGE * caution * xp.sum(curvature * one, axis=(1, 2)) + 1e-300
+        step = xp.linalg.solve(curvature + ridge[:, None, None] * one, gradient[..., None])[..., 0]
+        beta = _at_most(_LONGEST, self._joined(params) + step)
+        return replace(moved, coef=beta[:, :-1], intercept=beta[:, -1])
+
+    def _damped(self, stats: LabelledStats, params: LabelledParams, damping: float) -> LabelledStats:
         """The statistics plus `damping` times expected statistics of the parameters per row."""
         implied = self.implied_stats(params)
         implied = replace(implied, answers=None if stats.answers is None else implied.answers)
@@ -360,13 +394,21 @@ class LabelledMixture(Mixture):
         return namespace(params.coef).concat([params.coef, params.intercept[:, None]], axis=1)
 
     def to_vector(self, params: Any) -> Array:
+        """(w, b) divided by (1 + |w|^2)^1/2, so that an ever longer w converges, and the other parameters."""
         xp = namespace(params.coef)
-        return xp.concat([xp.reshape(self._joined(params), (-1,)), super().to_vector(params)])
+        size = xp.sqrt(1.0 + xp.sum(params.coef**2, axis=1, keepdims=True))
+        beta = self._joined(params) / size
+        return xp.concat([xp.reshape(beta, (-1,)), super().to_vector(params)])
 
     def from_vector(self, vector: Array, like: Any) -> LabelledParams:
         xp = namespace(vector)
         J, d = like.coef.shape
         beta = xp.reshape(vector[: J * (d + 1)], (J, d + 1))
+        square = xp.sum(beta[:, :-1] ** 2, axis=1, keepdims=True)
+        largest = 1.0 - 1.0 / (1.0 + _LONGEST**2)
+        shorter = xp.sqrt(largest / xp.clip(square, min=largest))
+        beta = xp.concat([shorter * beta[:, :-1], beta[:, -1:]], axis=1)
+        beta = beta / xp.sqrt(1.0 - xp.clip(square, max=largest))
         plain = super().from_vector(vector[J * (d + 1) :], like)
         return LabelledParams(plain.weights, plain.components, beta[:, :-1], beta[:, -1])
 
@@ -421,69 +463,6 @@ class LabelledMixture(Mixture):
         log_joint = class_log_joint(self, self.prepare(params), Block(X))
         cumulated = np.cumsum(special.softmax(log_joint, axis=1), axis=1)
         return X, np.sum(cumulated < rng.random((n_samples, 1)), axis=1)
-
-
-@dataclass(frozen=True)
-class Slopes:
-    """First and approximate second derivatives of the objective by (w, b), per question."""
-
-    gradient: Array  # (J, d + 1)
-    curvature: Array  # (J, d + 1, d + 1), positive semidefinite
-
-
-class ClassifierOnly(LabelledMixture):
-    """The classifier at fixed components: one Gauss-Newton step with backtracking.
-
-    t = (w'M + b) / s, the argument of Phi, is linearised in (w, b), in which ln Phi(t) is concave. EM, in
-    which y is latent as well, moves w ever more slowly if the classes are well separated.
-    """
-
-    @property
-    def damping(self) -> float:
-        return 1e-6
-
-    def damped(self, stats: Any, params: Any, damping: float) -> Any:
-        slopes: Slopes = stats.answers
-        if slopes is None:
-            return stats
-        xp = namespace(slopes.curvature)
-        one = eye(slopes.curvature.shape[1], slopes.curvature)
-        size = xp.sum(slopes.curvature * one, axis=(1, 2))[:, None, None] + 1e-300
-        return replace(stats, answers=replace(slopes, curvature=slopes.curvature + damping * size * one))
-
-    def _sums(self, density: LabelledDensity, block: Block, with_labels: bool) -> LabelledSums:
-        xp = namespace(block.X)
-        log_joint, latent = self.family.evaluate(density, block)
-        if not with_labels:
-            log_norm, resp = respond(log_joint, block.weight, None, 0.0)
-            return LabelledSums(xp.sum(resp.by_row * log_norm), xp.sum(resp.by_row), None, None, None, None)
-        answers = answers_of(density, latent)
-        signs = self._told(block.allowed)
-        log_norm, resp = self._by_question(log_joint, answers, signs, block.weight)
-        if self.emphasis != 1.0:
-            log_plain = normalise(log_joint)[0]
-            log_norm = self.emphasis * log_norm + (1.0 - self.emphasis) * log_plain
-        hazard, beyond, _ = hazards(signs * answers.mean / answers.deviation)
-        M = xp.permute_dims(self.family.factor_means(density, latent), (1, 0, 2))
-        slope = M[:, None, :, :] - answers.mean[..., None] * answers.gain
-        slope = xp.concat([slope, xp.ones_like(slope[..., :1])], axis=3) / answers.deviation[..., None]
-        gradient = xp.sum((resp * signs * hazard)[..., None] * slope, axis=(0, 2))
-        bent = transpose((resp * hazard * beyond)[..., None] * slope) @ slope
-        slopes = Slopes(gradient, xp.sum(bent, axis=0))
-        weight = ones(log_norm.shape, log_norm) if block.weight is None else block.weight
-        return LabelledSums(xp.sum(weight * log_norm), xp.sum(weight), None, slopes, None, None)
-
-    def stats(self, density: LabelledDensity, sums: Any) -> LabelledStats:
-        """The sums are already the statistics."""
-        return LabelledStats(sums.log_likelihood, sums.total_weight, None, sums.answers)
-
-    def m_step(self, stats: Any, params: Any) -> Any:
-        if stats.answers is None:
-            return params
-        xp = namespace(params.coef)
-        step = xp.linalg.solve(stats.answers.curvature, stats.answers.gradient[..., None])[..., 0]
-        beta = self._joined(params) + step
-        return replace(params, coef=beta[:, :-1], intercept=beta[:, -1])
 
 
 def class_log_joint(kernel: LabelledMixture, density: LabelledDensity, block: Block) -> Array:
@@ -541,6 +520,22 @@ def answers_of(density: LabelledDensity, latent: Projected | WithMissing) -> Ans
     g, s = gains(density)
     mean = (w @ transpose(density.to_factors)) @ latent.y + b[:, None]
     return Answers(mean, s[..., None], g[:, :, None, :])
+
+
+def _slopes(answers: Answers, M: Array, gradient: Array, curvature: Array) -> Slopes:
+    """Derivatives by (w, b), from those of every ln Phi(t) by its t (L, J, n), times the responsibilities."""
+    xp = namespace(M)
+    by_t = M[:, None, :, :] - answers.mean[..., None] * answers.gain
+    by_t = xp.concat([by_t, xp.ones_like(by_t[..., :1])], axis=3) / answers.deviation[..., None]
+    bent = transpose(curvature[..., None] * by_t) @ by_t
+    return Slopes(xp.sum(gradient[..., None] * by_t, axis=(0, 2)), xp.sum(bent, axis=0))
+
+
+def _at_most(longest: float, beta: Array) -> Array:
+    """(J, d + 1) shortened to this length."""
+    xp = namespace(beta)
+    length = xp.linalg.vector_norm(beta, axis=1, keepdims=True)
+    return beta * xp.where(length > longest, longest / xp.where(length > 0, length, 1.0), 1.0)
 
 
 def _summed_over_components(n: Array, y: Array, yy: Array, v: Array, yv: Array, vv: Array) -> AnswerSums:

@@ -18,6 +18,7 @@ from latently.core.block import Block
 from latently.core.drivers import Step
 from latently.distributions.low_rank import LowRankGaussian, LowRankParams
 from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
+from latently.distributions.prior import Prior
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def moment_step(
     def step(params: MixtureParams) -> Step[MixtureParams]:
         density = kernel.prepare(params)
         log_likelihood, sums = kernel.family.sums_of_moments(density, moments.weight, mean, scatter)
-        objective = float(log_likelihood / moments.weight) - log_volume
+        objective = float((log_likelihood + kernel.log_prior(params)) / moments.weight) - log_volume
         stats = kernel.stats(density, MixtureStats(log_likelihood, moments.weight, sums))
         return Step(objective, kernel.rounding(density), lambda: kernel.m_step(stats, params))
 
@@ -74,6 +75,7 @@ def principal_fit(family: LowRankGaussian, sweep: Any, n_rows: int) -> MixturePa
     kept = min(q, D - 1)  # with q = D the last axis has the variance of the noise, and length zero
     if n_rows > D:
         moments = total_moments(sweep)
+        n = float(moments.weight)
         mean, covariance = to_numpy(moments.mean), to_numpy(moments.scatter / moments.weight)
         total = float(np.trace(covariance))
         values, vectors = np.zeros(0), np.zeros((D, 0))
@@ -82,17 +84,34 @@ def principal_fit(family: LowRankGaussian, sweep: Any, n_rows: int) -> MixturePa
             values, vectors = values[::-1], with_fixed_signs(vectors[:, ::-1])
     else:
         rows, weight = sweep.reduce(_rows, _joined)
+        n = float(weight.sum())
         mean = np.average(rows, axis=0, weights=weight)
         rows = (rows - mean) * np.sqrt(weight / weight.sum())[:, None]
         total = float(np.sum(rows**2))
         values, vectors = leading_eigenpairs(rows, kept)
     noise = max(0.0, total - float(values.sum())) / (D - kept)
+    if family.prior is not None:
+        noise = _noise_with_prior(total, values, D, n, family.prior)
     noise = max(noise, float(np.mean(to_numpy(family.floor))))
     loadings = np.zeros((D, q))
     loadings[:, : len(values)] = vectors * np.sqrt(np.maximum(values - noise, 0.0))
     arrays = (np.ones(1), mean[None, :], loadings[None, :, :], np.full((1, D), noise))
     weights, *params = (like(array, family.floor) for array in arrays)
     return MixtureParams(weights, family.clamped(LowRankParams(*params)))
+
+
+def _noise_with_prior(total: float, values: Floats, D: int, weight: float, prior: Prior) -> float:
+    """sigma^2: the mean of the eigenvalues it has to explain, and of the pseudo-rows of the prior.
+
+    An axis whose eigenvalue is below sigma^2 has length zero, so the noise has to explain it as well.
+    """
+    scale = float(np.mean(to_numpy(prior.scale)))
+    for kept in range(len(values), -1, -1):
+        rest = max(0.0, total - float(values[:kept].sum()))
+        noise = (weight * rest + prior.rows * D * scale) / (weight * (D - kept) + prior.rows * D)
+        if kept == 0 or noise <= values[kept - 1]:
+            break
+    return noise
 
 
 def _rows(block: Block) -> tuple[Floats, Floats]:

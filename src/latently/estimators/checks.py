@@ -31,6 +31,19 @@ def check_integer(name, value, *, least, or_else=_NOTHING_ELSE):
         raise ValueError(f"{name} must be an integer of at least {least}{other}, not {value!r}")
 
 
+def check_layer_sizes(name, value, *, fewest=1, or_one=False):
+    """A sequence of at least so many positive integers; with `or_one` also one positive integer."""
+    if or_one and isinstance(value, Integral):
+        check_integer(name, value, least=1)
+        return
+    sizes = value.tolist() if isinstance(value, np.ndarray) else value
+    positive = isinstance(sizes, (list, tuple)) and all(
+        isinstance(size, Integral) and not isinstance(size, bool) and size >= 1 for size in sizes
+    )
+    if not positive or len(sizes) < fewest:
+        raise ValueError(f"{name} must be a sequence of positive integers, such as (200, 50), not {value!r}")
+
+
 def check_number(name, value, *, least, most=np.inf, or_else=_NOTHING_ELSE):
     if _is(value, or_else):
         return
@@ -47,6 +60,15 @@ def check_number(name, value, *, least, most=np.inf, or_else=_NOTHING_ELSE):
 
 def _is(value, other):
     return value is other or (isinstance(value, str) and isinstance(other, str) and value == other)
+
+
+def check_prior(name, value):
+    """The strength of a prior: "auto", None for none, or a number of rows."""
+    if value is None or _is(value, "auto"):
+        return
+    if isinstance(value, str):
+        raise ValueError(f"{name} must be 'auto', None or a number of rows, not {value!r}")
+    check_number(name, value, least=0)
 
 
 def check_flag(name, value):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from latently.backend.namespace import Array, like, namespace, to_numpy
+from latently.core.anderson import Remembering, anderson
 from latently.core.block import Block
 from latently.core.drivers import Result, Step, relative, run_passes
 from latently.core.frame import Frame
@@ -22,7 +23,7 @@ from latently.core.tree import mapped
 from latently.estimators import fitting
 from latently.estimators.fitting import FitOptions, Start
 from latently.estimators.messages import unchanged_on_failure
-from latently.estimators.parameters import given_starts
+from latently.estimators.parameters import all_given, given_starts
 from latently.estimators.problem import Problem
 from latently.estimators.randomness import as_random_state
 
@@ -69,12 +70,28 @@ def fit_em(
 def _all_rows(
     model: Any, problem: Problem, start: Start, example: Any, options: FitOptions, step: Any
 ) -> Result[Any]:
-    counted = options.passes.counted
-    step = counted(step or problem.step())
+    passes = options.passes
+    step = problem.step(passes) if step is None else passes.counted(step)
+    if model.accelerate == "anderson":
+        return _anderson(problem.kernel, step, start, example, options)
     if model.accelerate == "squarem":
-        step = problem.with_conditionals(step, problem.sweep(), problem.log_volume, counted=counted)
+        step = problem.with_conditionals(step, problem.sweep(), problem.log_volume, passes=passes)
         step = squarem(step, problem.kernel)
     return fitting.fit(step, start, options, example=example)
+
+
+def _anderson(chart: Any, step: Any, start: Start, example: Any, options: FitOptions) -> Result[Any]:
+    """A fit whose steps remember earlier ones; a checkpoint holds what they remember."""
+
+    def first(progress: Any) -> tuple[Remembering, bool]:
+        params, interrupted = start(progress)
+        return Remembering.nothing(params, chart), interrupted
+
+    def shape() -> Remembering:
+        return Remembering.nothing(example(), chart)
+
+    result = fitting.fit(anderson(step, chart, options.stop), first, options, example=shape)
+    return replace(result, params=result.params.params)
 
 
 def known_start(
@@ -94,7 +111,7 @@ def known_start(
         last = here.to_frame(mapped(to_numpy, model._fitted_model().params))
         return problem.on_device(check(last, "the means of the last fit")), {}
     given = given_starts(model, model._parameters(), model._sizes(n_features))
-    if len(given) < len(model._parameters()):
+    if not all_given(model, model._parameters()):
         return None, given
     return problem.on_device(check(here.to_frame(to_kernel(given)), shown_as)), given
 
@@ -121,11 +138,12 @@ def _mini_batches(
     def move(here: Pass, number: int) -> tuple[Pass, float]:
         online, total, weight = here.online, 0.0, 0.0
         for batch in problem.data.batches(size, np.random.default_rng([here.seed, number])):
-            share = Batch(min(1.0, len(batch) / full), full_weight)
+            share = Batch(min(1.0, len(batch) / full), full_weight, summary.total_weight)
             online, part, its_weight = learning.step(online, problem, problem.sweep_of(batch), share)
             total, weight = total + part, weight + its_weight
         options.passes.count += 1
-        return replace(here, online=online), total / weight - problem.log_volume
+        log_prior = problem.kernel.log_prior(online.params) / summary.total_weight
+        return replace(here, online=online), total / weight + log_prior - problem.log_volume
 
     def evaluate(here: Pass) -> float:
         options.passes.count += 1
@@ -199,7 +217,8 @@ def _continue(model: Any, data_of: Callable[..., Any]) -> None:
     if weight:
         rows = data.sweep(None, floats_per_row=data.n_features, block_size=model.block_size)
         log_volume = float(rows.sum(weighted_log_volume, problem.frame)) / weight
-        history = np.append(to_numpy(model.history_), total / weight - log_volume)
+        log_prior = problem.kernel.log_prior(online.params) / online.weight
+        history = np.append(to_numpy(model.history_), total / weight + log_prior - log_volume)
         model.history_ = like(history, problem.frame.shift)
         model.n_iter_ += 1
         model.n_passes_ += 1

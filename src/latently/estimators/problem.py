@@ -55,11 +55,11 @@ class Problem:
         size = self.block_size
         return LocalSweep(lambda: [block], frame, floats_per_row=self.floats_per_row, block_size=size)
 
-    def step(self):
-        """The EM step over all rows."""
-        return em_step(self.kernel, self.sweep(), self.log_volume)
+    def step(self, passes=None):
+        """The EM step over all rows; `passes` counts its evaluations."""
+        return em_step(self.kernel, self.sweep(), self.log_volume, passes)
 
-    def with_conditionals(self, step, sweep, log_volume=0.0, *, counted=lambda step: step, last=None):
+    def with_conditionals(self, step, sweep, log_volume=0.0, *, passes=None, last=None):
         """An EM step, preceded by the kernel's conditional steps, if any.
 
         A conditional step updates some parameters with the others fixed. With `last`, only the last `last` of
@@ -67,7 +67,7 @@ class Problem:
         """
         kernels = self.kernel.conditionals(self.summary.missing)
         for kernel in kernels[::-1][:last]:
-            step = alternate(counted(em_step(kernel, sweep, log_volume)), step)
+            step = alternate(em_step(kernel, sweep, log_volume, passes), step)
         return step
 
     def to_frame(self, params):

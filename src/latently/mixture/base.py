@@ -6,35 +6,47 @@ components and the fitted arrays.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, fields
 from typing import Any
 
 import numpy as np
-from sklearn.base import DensityMixin
+from sklearn.base import DensityMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, like, namespace, to_numpy
-from latently.core.drivers import best_start, em_step, relative
+from latently.core.drivers import em_step, relative
+from latently.core.search import Search
+from latently.core.squarem import squarem
 from latently.core.summary import Summary
 from latently.core.tree import mapped
-from latently.distributions.mixture import drawn_rows, expected_rows, log_density, responsibilities
+from latently.distributions.mixture import log_density, responsibilities
 from latently.estimators import criteria
-from latently.estimators.checks import check_choice, check_flag, check_integer, check_number, check_weights
+from latently.estimators.checks import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_number,
+    check_prior,
+    check_weights,
+)
 from latently.estimators.data import called, check_same_device, computed
 from latently.estimators.em import fit_em, keep_result, known_start, partial_fit
 from latently.estimators.fitted import FittedModel
 from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.labels import component_labels
-from latently.estimators.messages import warn_user
+from latently.estimators.messages import DegenerateWarning, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import store
 from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_of
-from latently.estimators.starts import SHORT_RUN, sample_size
+from latently.estimators.starts import SEARCH_TOL, sample_size
 from latently.mixture import starts
+from latently.mixture.degenerate import degenerate_components, described, is_degenerate
+from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
 from latently.mixture.structure import Structure
 
+_TINY_FLOOR = 1e-4  # largest noise_floor at which components should not end
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
@@ -51,6 +63,10 @@ class MixtureEstimator(DensityMixin, IterativeEstimator):
     noise_floor : float, default=1e-6
         Lower bound of all variances, as a fraction of the feature's variance in the data (of the mean
         variance, if the variance is isotropic). The likelihood is maximised subject to this bound.
+    prior : {"auto", None} or float, default="auto"
+        How many rows the prior of each component is worth; "auto" is one. The prior keeps covariances and
+        noise variances away from zero, which prevents components that fit a few rows exactly; its scale is
+        the spread of all rows that factors leave unexplained. None is maximum likelihood.
     dtype : {"float64", "float32"}, default="float64"
         Precision of matrix products; sums are always float64.
     weights_init, subweights_init, means_init, covariances_init, loadings_init, noise_init, \
@@ -66,7 +82,11 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         Passes over the data in these steps; with "squarem" a step takes up to three (MCFA: nine).
     converged_ : bool
     history_ : ndarray of shape (n_iter + 1,)
-        Log-likelihood per row at the starting values and after every step; it never decreases.
+        Objective per row at the starting values and after every step: the log-likelihood plus the log prior,
+        which is at most zero, or the log-likelihood alone with prior=None. It never decreases.
+    degenerate_components_ : ndarray of int
+        Components of `fit` that the rows do not determine: those with fewer rows than their parameters need,
+        or with the noise of most features at `noise_floor`. `fit` warns of them. Not kept in files.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -76,6 +96,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
     init: str = option(default="kmeans", check=check_choice, choices=starts.INITS)
     noise_floor: float = option(default=1e-6, check=check_number, least=0)
     dtype: str = option(default="float64", check=check_choice, choices=("float64", "float32"))
+    prior: Any = option(default="auto", check=check_prior)
 
     def _structure(self) -> Structure:
         """The mapping between fitted attributes and the kernel's parameters, for the current options."""
@@ -125,7 +146,28 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _fit(self, data):
         problem = self._problem(data)
-        keep_result(self, problem, self._result(problem))
+        result = self._result(problem)
+        keep_result(self, problem, result)
+        self._look_for_degenerate_components(problem, result.params)
+
+    def _look_for_degenerate_components(self, problem, params):
+        """Keep their indices and warn of them; components of classifiers have the rows of their class."""
+        if is_classifier(self):
+            return
+        rows = max(problem.summary.total_weight, float(problem.summary.n_rows))
+        tiny = self.noise_floor <= _TINY_FLOOR  # above it the floor is the user's choice
+        varying = problem.summary.deviation > 0 if tiny else None
+        found = degenerate_components(problem.kernel, params, rows, varying)
+        self._degenerate = np.array([one.number for one in found], dtype=int)
+        if found:
+            warn_user(described(found, type(self).__name__), DegenerateWarning)
+
+    @property
+    def degenerate_components_(self):
+        """Indices of the components with too few rows, or with noise at the floor, in the last fit."""
+        if not hasattr(self, "_degenerate"):
+            raise AttributeError("degenerate_components_ is known after `fit` only")
+        return self._degenerate
 
     def _result(self, problem, step=None):
         """The fitted parameters in the frame; `step` replaces the EM step over the rows."""
@@ -158,9 +200,24 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _problem_in(self, frame, data, summary, structure):
         structure.check_frame(frame, lambda feature: called(self, feature))
-        family = structure.family_in(frame, self._floor(summary, frame, structure))
-        kernel = structure.kernel(family, self.dtype)
+        floor = self._floor(summary, frame, structure)
+        family = structure.family_in(frame, floor)
+        plain = structure.gaussian_family(family)
+        if self.prior is not None and any(field.name == "prior" for field in fields(plain)):
+            family = family.with_prior(self._prior(plain, frame, data, summary, floor))
+        kernel = structure.kernel_for(family, self.dtype, frame, summary)
         return Problem(kernel, data, frame, summary, structure.n_components, self.block_size)
+
+    def _prior(self, family, frame, data, summary, floor):
+        """The prior of the family in the frame; for further rows of a fitted model, about its own noise."""
+        rows = ROWS if isinstance(self.prior, str) else float(self.prior)
+        if summary.n_rows == 0:
+            fitted = self._fitted_model()
+            moved = fitted.kernel.moved(fitted.params, -frame.shift / frame.scale, 1.0 / frame.scale)
+            return prior_of_fitted(family, self._structure().gaussian(moved), rows)
+        sweep = data.sweep(frame, floats_per_row=4 * data.n_features, block_size=self.block_size)
+        variance = (summary.deviation / frame.scale) ** 2
+        return weak_prior(family, floor, variance, summary, sweep, self._structure().n_components, rows)
 
     def _check_rows(self, n_rows, structure):
         if n_rows < structure.least_rows:
@@ -200,19 +257,16 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
         Given by the user, from the previous fit, or our own.
         """
-        structure, n_features = self._structure(), problem.data.n_features
+        structure = self._structure()
         start, given = known_start(self, problem, structure.to_kernel, near_data, structure.means_from)
         if start is not None:
             return start, False
         here = problem.in_main_memory()
         sample, means = here.sample(), structure.start_means(given)
-        found = starts.starting_values(
+        found = starts.Starts(
             here.kernel,
             structure.n_components,
             self.init,
-            starts.number_of_starts(
-                self.n_init, len(sample), n_features, structure.n_components, structure.start_dimensions
-            ),
             self.random_state,
             sample,
             here.frame,
@@ -226,13 +280,36 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             completed = structure.to_kernel(structure.completed(ours, given))
             return near_data(here.to_frame(completed), structure.means_from)
 
-        if given:
-            found = map(with_given, found)
-        if progress:
-            found = progress.starts(found)
+        def ready(starts):
+            if given:
+                starts = map(with_given, starts)
+            return map(problem.on_device, progress.starts(starts) if progress else starts)
+
+        n_first, n_near = starts.number_of_starts(
+            self.n_init, structure.start_dimensions, structure.most_starts
+        )
+        return self._search(problem, sample).best(
+            ready(found.first(n_first)),
+            lambda best: ready(found.near(mapped(to_numpy, best))),
+            n_near,
+            n_vain=1 if self.n_init == "auto" else None,
+        )
+
+    def _search(self, problem, sample):
+        """How starts are compared: by runs on a sample of the rows."""
         sweep = problem.sweep_of_sample(sample)
-        short = problem.with_conditionals(em_step(problem.kernel, sweep), sweep, last=1)
-        return best_start(short, map(problem.on_device, found), n_steps=SHORT_RUN, stop=relative(self.tol))
+        step = em_step(problem.kernel, sweep)
+        short = problem.with_conditionals(step, sweep, last=1)
+        long = short
+        if self.accelerate == "squarem":
+            long = squarem(problem.with_conditionals(step, sweep), problem.kernel)
+        rows = max(float(np.sum(sample.weight)), float(len(sample)))
+        return Search(
+            short,
+            long,
+            stop=relative(max(self.tol, SEARCH_TOL)),
+            clean=lambda params: not is_degenerate(problem.kernel, params, rows),
+        )
 
     # -- parameters in and out ------------------------------------------------------------------------
 
@@ -261,7 +338,9 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         params = self._exact_params()
         if params is None:
             return {}
-        return {name: getattr(params.components, name) for name in self._structure().exact_names}
+        structure = self._structure()
+        components = structure.gaussian(params).components
+        return {name: getattr(components, name) for name in structure.exact_names}
 
     def _set_exact_arrays(self, **given):
         structure, fitted = self._structure(), self._fitted_arrays()
@@ -275,6 +354,10 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         return moved
 
     to.__doc__ = IterativeEstimator.to.__doc__
+
+    def _gaussian_params(self):
+        """The mixture of Gaussians within the fitted parameters."""
+        return self._structure().gaussian(self._fitted_model().params)
 
     def _fitted_model(self) -> FittedModel:
         structure, fitted = self._structure(), self._fitted_arrays()
@@ -342,37 +425,51 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         drawn = fitted.kernel.sample(mapped(to_numpy, fitted.params), n_samples, as_generator(random_state))
         return tuple(like(array, fitted.place) for array in drawn)
 
-    def impute(self, X, *, sample=False, random_state=None, out=None):
-        """Impute missing entries, given the observed ones.
+    def impute(self, X, *, n_draws=None, return_std=False, random_state=None, out=None):
+        """Impute missing entries by their expectation given the observed ones, or by draws.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path or blocks
             Rows with NaN in the entries to be imputed.
-        sample : bool, default=False
-            Whether to draw missing entries from their conditional distribution instead of using its mean.
-            Several draws show the uncertainty of the imputation.
+        n_draws : int, optional
+            Multiple imputation: the number of completed tables, in each of which missing entries are drawn
+            from their conditional distribution instead of being replaced by its mean.
+        return_std : bool, default=False
+            Whether to return standard errors as well: the standard deviation of each missing entry given the
+            observed ones, zero where observed. It includes the uncertainty about the component and takes the
+            fitted parameters as known.
         random_state : int, Generator, RandomState or None
             Seed of the draws.
         out : path of a .npy file, optional
-            As for `score_samples`.
+            As for `score_samples`. With `n_draws` the file has shape (n_samples, n_draws, n_features); with
+            `return_std` it has shape (n_samples, 2, n_features).
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            Observed entries are unchanged.
+            Observed entries are unchanged. With `n_draws`, of shape (n_draws, n_samples, n_features); with
+            `return_std`, two arrays: imputed rows and standard errors.
         """
-        check_flag("sample", sample)
+        check_flag("return_std", return_std)
         check_is_fitted(self)
-        rng = as_generator(random_state) if sample else None
-        return rows_of(self, X, imputed_rows, rng, out=out)
+        if n_draws is None:
+            rows = rows_of(self, X, rows_with_errors if return_std else imputed_rows, out=out)
+            return (rows[:, 0, :], rows[:, 1, :]) if return_std else rows
+        check_integer("n_draws", n_draws, least=1)
+        if return_std:
+            raise ValueError(
+                "return_std=True needs n_draws=None: standard errors are those of the expectation"
+            )
+        drawn = rows_of(self, X, drawn_tables, int(n_draws), as_generator(random_state), out=out)
+        return tables_first(drawn)
 
     def n_parameters(self):
         """Number of free parameters of the fitted density."""
         check_is_fitted(self)
         structure = self._structure()
         K = structure.n_components
-        return K - 1 + structure.family(None).n_parameters(K, self.n_features_in_)
+        return structure.n_free_weights + structure.family(None).n_parameters(K, self.n_features_in_)
 
     bic, aic, icl = criteria.bic, criteria.aic, criteria.icl
 
@@ -411,18 +508,44 @@ def probabilities(kernel, density, frame, block):
 
 @for_method("predict")
 def most_probable(kernel, density, frame, block):
-    resp = probabilities(kernel, density, frame, block)
-    return namespace(resp).argmax(resp, axis=1)
+    return kernel.most_probable(probabilities(kernel, density, frame, block))
 
 
 @for_method("impute")
-def imputed_rows(kernel, density, frame, rng, block):
-    """Rows whose missing entries are replaced by their expectation or, given a generator, by a draw."""
+def imputed_rows(kernel, density, frame, block):
+    """Rows whose missing entries are replaced by their expectation."""
     if block.observed is None:
         return double(block.X)
-    framed = frame.enter(block)
-    if rng is None:
-        values = expected_rows(kernel, density, framed)
-    else:
-        values = like(drawn_rows(kernel, density, rng, framed), framed.X)
+    values = kernel.imputed(density, frame.enter(block))
     return namespace(values).where(block.observed, double(block.X), values * frame.scale + frame.shift)
+
+
+@for_method("impute")
+def rows_with_errors(kernel, density, frame, block):
+    """(n, 2, D) imputed rows, and the standard deviations of missing entries given the observed ones."""
+    xp, X = namespace(block.X), double(block.X)
+    if block.observed is None:
+        return xp.stack([X, xp.zeros_like(X)], axis=1)
+    mean, variance = kernel.moments_of_missing(density, frame.enter(block))
+    imputed = xp.where(block.observed, X, mean * frame.scale + frame.shift)
+    return xp.stack([imputed, xp.where(block.observed, 0.0, xp.sqrt(variance) * frame.scale)], axis=1)
+
+
+@for_method("impute")
+def drawn_tables(kernel, density, frame, n_draws, rng, block):
+    """(n, n_draws, D) rows whose missing entries are drawn."""
+    xp, X = namespace(block.X), double(block.X)[:, None, :]
+    if block.observed is None:
+        return xp.broadcast_to(X, (X.shape[0], n_draws, X.shape[2])) + 0.0
+    framed = frame.enter(block)
+    values = like(kernel.drawn(density, framed, n_draws, rng), framed.X)
+    return xp.where(block.observed[:, None, :], X, values * frame.scale + frame.shift)
+
+
+def tables_first(drawn):
+    """(n_draws, n, D) from (n, n_draws, D), of NumPy, torch or Dask."""
+    return (
+        drawn.swapaxes(0, 1)
+        if hasattr(drawn, "swapaxes")
+        else namespace(drawn).permute_dims(drawn, (1, 0, 2))
+    )

@@ -266,6 +266,7 @@ class NestedMixture(MixtureEstimator):
             n_init=self.n_init,
             init=self.init,
             noise_floor=self.noise_floor,
+            prior=self.prior,
             random_state=self.random_state,
         )
         with warnings.catch_warnings():

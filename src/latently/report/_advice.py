@@ -146,13 +146,13 @@ def missing_cells(facts):
     if not total or not hasattr(facts.model, "impute"):
         return None
     more, code = "", ""
-    if "sample" in inspect.signature(facts.model.impute).parameters:
-        more = ", or draw several imputations, whose spread shows the uncertainty"
-        code = "\ndrawn = [model.impute(X, sample=True, random_state=i) for i in range(5)]"
+    if "n_draws" in inspect.signature(facts.model.impute).parameters:
+        more = ", with standard errors, or draw several completed tables"
+        code = "imputed, error = model.impute(X, return_std=True)\ntables = model.impute(X, n_draws=5)"
     return Step(
         "Impute the missing entries",
         f"{count(total)} entries are missing. Impute them by their conditional expectation{more}:",
-        "imputed = model.impute(X)" + code,
+        code or "imputed = model.impute(X)",
     )
 
 

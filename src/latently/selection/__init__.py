@@ -1,4 +1,4 @@
-"""Model selection: numbers of components and factors, noise structures, by a criterion."""
+"""Model selection: numbers of components and factors, noise structures, by a criterion; imputation."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from latently.selection.criteria import CRITERIA, Criterion
 
 if TYPE_CHECKING:
+    from latently.selection.imputer import Imputer
     from latently.selection.result import Selection
     from latently.selection.search import select
 
-__all__ = ["CRITERIA", "Criterion", "Selection", "select"]
+__all__ = ["CRITERIA", "Criterion", "Imputer", "Selection", "select"]
 
-_HOMES = {"Selection": "result", "select": "search"}
+_HOMES = {"Imputer": "imputer", "Selection": "result", "select": "search"}
 
 
 def __getattr__(name: str) -> Any:

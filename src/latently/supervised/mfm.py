@@ -18,8 +18,8 @@ from latently.distributions.labelled import (
     class_probabilities,
 )
 from latently.distributions.responsibilities import normalise
-from latently.estimators.checks import check_integer, check_locations, check_number, numbers
-from latently.estimators.classifier import DensityClassifier, check_threshold
+from latently.estimators.checks import check_choice, check_integer, check_locations, check_number, numbers
+from latently.estimators.classifier import DensityClassifier, check_temperature, check_threshold
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.rows import for_method, in_main_memory, rows_of
@@ -36,6 +36,7 @@ class LabelledStructure(LowRankStructure):
 
     n_classes: int = 2
     emphasis: float = 1.0  # weight of the labels
+    newton: bool = False  # whether fits take Gauss-Newton steps
 
     @property
     def n_questions(self):
@@ -54,13 +55,20 @@ class LabelledStructure(LowRankStructure):
 
     @property
     def start_dimensions(self):
-        return (
-            self.n_factors
-        )  # some random starts: k-means may find the classes, but components are not classes
+        return self.n_factors  # some random starts: k-means may find the classes, which components are not
+
+    @property
+    def most_starts(self):
+        return 12  # their steps cost several times those of other mixtures
 
     def kernel(self, family, dtype):
-        n_classes = max(2, self.n_classes)
-        return LabelledMixture(family, dtype, n_classes=n_classes, emphasis=self.emphasis)
+        return LabelledMixture(
+            family,
+            dtype,
+            n_classes=max(2, self.n_classes),
+            emphasis=self.emphasis,
+            newton=self.newton,
+        )
 
     def to_kernel(self, fitted):
         plain = super().to_kernel(fitted)
@@ -118,6 +126,23 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
         likelihood; larger values favour factors that separate the classes over factors that describe rows.
     reject_below : float, optional
         `predict` rejects rows whose log density is below this value. See also `calibrate_rejection`.
+    unlabelled_weight : float or "auto", default="auto"
+        Weight of unlabelled rows in `fit`, relative to labelled ones: 0 leaves them out, 1 counts them fully.
+        "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that
+        if there are more, so that they do not outweigh the labels; with prior=None it counts them fully.
+    temperature : float, "auto" or None, default="auto"
+        `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
+        `predict` does not depend on it. "auto" learns T >= 1 by five-fold cross-validation on the labelled
+        rows if there are fewer than 100 per class on average and X is in main memory, which takes five more
+        fits. None is T = 1, Bayes' rule.
+    accelerate : {"anderson", "squarem", None}, default="anderson"
+        "anderson" and "squarem" take longer steps, with Gauss-Newton steps for the classifier, which are
+        checked: the objective never decreases, and the fixed points are those of EM. "anderson" extrapolates
+        from the last steps and takes one or two passes over the data per iteration, "squarem" three or four.
+        None is plain EM.
+    n_init : int or "auto", default="auto"
+        Number of random starts. After four steps the better half continues, and so on until one is left.
+        "auto" is 8 to 12. One component needs one start.
     {options}
 
     Attributes
@@ -134,6 +159,7 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     covariances_ : ndarray of shape (n_components, n_features, n_features)
         Computed on access.
     reject_below_ : float
+    temperature_ : float
     {attributes}
 
     Notes
@@ -160,6 +186,9 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     _: KW_ONLY
     discriminative_weight: float = option(default=1.0, check=check_number, least=0)
     reject_below: float | None = option(default=None, check=check_threshold)
+    unlabelled_weight: Any = option(default="auto", check=labelled.check_unlabelled_weight)
+    temperature: Any = option(default="auto", check=check_temperature)
+    accelerate: Any = option(default="anderson", check=check_choice, choices=(None, "squarem", "anderson"))
     weights_init: Any = None
     means_init: Any = None
     loadings_init: Any = None
@@ -317,6 +346,7 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
             isotropic=True,
             n_classes=labelled.n_classes(self),
             emphasis=float(self.discriminative_weight),
+            newton=self.accelerate is not None and self.batch_size is None,
         )
 
     def _n_questions(self):
@@ -328,6 +358,9 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
             raise ValueError("discriminative_weight must be above 0; without labels use MPPCA")
         if self.discriminative_weight > 1 and self.batch_size is not None:
             raise ValueError("batch_size needs a discriminative_weight of at most 1")
+
+    def _fit(self, data):
+        super()._fit(labelled.lightened(self, data))
 
     _allowed = labelled.allowed_classes
     _set_fitted_arrays = labelled.set_fitted_arrays

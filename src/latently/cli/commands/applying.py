@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
+import typer
+
 from latently.cli.commands.options import (
     AnswerOptions,
     Data,
@@ -109,8 +111,13 @@ def sample(
 
 
 def impute(
-    model: Fitted,
-    data: Data,
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODEL] DATA",
+            help="A folder that fit or select wrote, and a table; a table alone to choose a model for it.",
+        ),
+    ],
     *,
     draw: Annotated[
         bool, option("--draw", help="Draw missing cells at random instead of using their mean.")
@@ -120,17 +127,34 @@ def impute(
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """Impute missing cells by their expectation; all other cells are unchanged."""
+    """Impute missing cells by their expectation; all other cells are unchanged.
+
+    Without a model, several are compared by how well they predict cells that are hidden from them.
+    """
     reading = read.reading()
-    from latently.cli import using
+    if len(paths) > 2:
+        raise typer.BadParameter("give a table, or a model and a table", param_hint="[MODEL] DATA")
+    from latently.cli import fitting, using
 
     with Voice(answer.json) as voice:
+        facts = {}
+
+        def chosen():
+            request = fitting.Request(
+                paths[0], output="", seed=seed, missing=list(read.missing or ()), reading=reading
+            )
+            imputer, record = fitting.chosen_imputer(request, voice)
+            facts.update(
+                model=str(imputer.best_), error=imputer.best_score_, of_means=imputer.baseline_score_
+            )
+            return using.Folder(None, imputer.best_, record)
+
         n_rows, records, n_imputed = using.impute(
-            using.open_folder(model), data, reading, read.missing or (), voice,
-            draw=draw, seed=seed, output=to.output, force=to.force,
+            chosen if len(paths) == 1 else using.open_folder(paths[0]), paths[-1],
+            reading, read.missing or (), voice, draw=draw, seed=seed, output=to.output, force=to.force,
         )  # fmt: skip
         voice.note(f"imputed {counted(n_imputed, 'cell')}")
-        _tell(n_rows, records, to.output, voice, filled=n_imputed)
+        _tell(n_rows, records, to.output, voice, filled=n_imputed, **facts)
 
 
 def report(

@@ -1,0 +1,64 @@
+"""A weak conjugate prior of variances: what a few rows of a typical spread would add to the statistics.
+
+    noise variances     inverse gamma      ln p(psi)   = -nu/2 sum_d [ln(psi_d / s_d) + s_d / psi_d - 1]
+    covariances         inverse Wishart    ln p(Sigma) = -nu/2 [ln|Sigma| - ln|S| + tr(S Sigma^-1) - D]
+
+up to constants, so that both are zero at their maximum, the scale s or S, and depend neither on units nor on
+the origin. Added to Q they act as nu rows about the mean with the spread of the scale:
+
+    psi_d = (residual squares + nu s_d) / (n + nu)          Sigma = (scatter + nu S) / (n + nu)
+
+Maximum likelihood lets a component shrink around a few rows that it fits exactly; with the prior its noise
+stays above nu s / (n + nu), and the penalised likelihood is bounded. Fraley & Raftery (2007), Journal of
+Classification 24; choice of nu and s: docs/prior.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from latently.backend.linalg import log_determinant
+from latently.backend.namespace import Array, namespace
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Pseudo-rows about the mean of every component."""
+
+    rows: float  # nu, of each component
+    scale: Array  # (D,) or (K, D): s; of full covariances (D, D) or (K, D, D): S
+
+    def times(self, factor: float) -> Prior:
+        """The same for statistics that are multiplied by `factor`."""
+        return Prior(self.rows * factor, self.scale)
+
+    def variances(self, squares: Array, weight: Array, together: int = 1) -> Array:
+        """The maximiser of Q + ln p for sums of residual squares and weights that broadcast with the scale.
+
+        `together` components share the variances, and all bring their pseudo-rows.
+        """
+        rows = self.rows * together
+        return (squares + rows * self.scale) / (weight + rows)
+
+    def log_variances(self, psi: Array, together: int = 1) -> Array:
+        """ln p of all variances; they and the scale broadcast."""
+        xp = namespace(psi)
+        ratio = self.scale / psi
+        return -0.5 * self.rows * together * xp.sum(ratio - xp.log(ratio) - 1.0)
+
+    def log_covariances(self, covariances: Array, together: int = 1) -> Array:
+        """ln p of all covariances (G, D, D)."""
+        xp = namespace(covariances)
+        C, R = xp.linalg.cholesky(covariances), xp.linalg.cholesky(self.scale)
+        inside = xp.linalg.inv(C) @ R
+        trace = xp.sum(inside * inside, axis=(-2, -1)) - C.shape[-1]
+        apart = log_determinant(C) - log_determinant(R)
+        return -0.5 * self.rows * together * xp.sum(apart + trace)
+
+
+def log_noise(prior: Prior | None, psi: Array, shared: bool) -> float:
+    """ln p of the noise variances (K, D) of K components, whose rows are equal if it is shared; 0 if none."""
+    if prior is None:
+        return 0.0
+    K = psi.shape[0]
+    return float(prior.log_variances(psi[:1, :], K) if shared else prior.log_variances(psi))
