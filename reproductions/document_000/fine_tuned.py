@@ -50,9 +50,9 @@ REPRODUCTION = Reproduction(
     source="Not in document 000, whose layers are trained one by one; its Table 5.1 has 9.2 % for one layer",
     data=ABOUT,
     protocol="""
-        After one layer after the other, all parameters descend on the total cost at the sources that are inferred
-        without labels. Of four pairs of penalties, variances and gammas, tried on 3000 training images, these had
-        the fewest errors on 2000 other training images.
+        After one layer after the other, all parameters descend on the total cost at the sources that are
+        inferred without labels. Of four settings of the penalties, sigma^2 and gamma, tried with one layer on
+        3000 training images, these had the fewest errors on 2000 other training images.
     """,
     keys=("layers",),
     columns={**COLUMNS, "cost before": ".0f", "cost after": ".0f", "steps": "d"},

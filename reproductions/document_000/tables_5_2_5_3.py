@@ -94,8 +94,8 @@ REPRODUCTION = Reproduction(
     data=ABOUT,
     protocol="""
         The second layer factorises the sources of the first, {100, 0, 0, 0.2, 1e-3}: those of its fit,
-        which know the labels, as in the source; or "on inferred sources", as for new images. A dual session of 200 units is left out to save
-        time.
+        which know the labels, as in the source; or "on inferred sources", as for new images. A dual session
+        of 200 units is left out to save time.
     """,
     keys=("model",),
     columns={"settings": "", **COLUMNS, "errors": "d", BY_CLASS: ""},
