@@ -332,7 +332,6 @@ def test_a_cell_that_fails_leaves_the_others_alone(X):
     assert 'class="failed"' in found.to_html()
 
 
-@pytest.mark.filterwarnings("ignore:some fits of the search.*degenerate")
 def test_a_cell_that_fails_in_one_fold_has_no_rank(X):
     few = X[:9]
     found = select(MFA(), few, {"n_components": [1, 8]}, "log_likelihood", cv=KFold(3), n_jobs=1)

@@ -160,8 +160,8 @@ def test_far_from_the_origin_the_mean_costs_one_factor(offset):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 1)) @ rng.normal(size=(1, 5)) * 2 + rng.normal(size=(300, 5))
     moved = np.round(X * 1024) / 1024 + offset
-    free_mean = FactorAnalysis(1).fit(moved).history_[-1]
-    one_more = MCFA(1, 2).fit(moved)
+    free_mean = FactorAnalysis(1, prior=None).fit(moved).history_[-1]
+    one_more = MCFA(1, 2, prior=None).fit(moved)
     assert_sensible(one_more, moved)
     assert one_more.history_[-1] > free_mean - 1e-3
     np.testing.assert_allclose(one_more.means_[0] - offset, moved.mean(axis=0) - offset, atol=1e-2)

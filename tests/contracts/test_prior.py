@@ -324,13 +324,15 @@ def test_clean_runs_come_first():
 
 def test_no_degenerate_model_is_selected_while_there_is_a_clean_one():
     X, grid = with_a_clump(4), {"n_components": [1, 2]}
-    with pytest.warns(UserWarning, match="degenerate"):
-        found = select(MFA(n_factors=3, prior=None, n_init=4), X, grid, random_state=0, n_jobs=1)
+    model = MFA(n_factors=3, prior=None, n_init=4)
+    found = select(model, X, grid, random_state=0, n_jobs=1)  # the table tells, so there is no warning
     table = found.table_.set_index("n_components")
     assert table["degenerate"].tolist() == [0, 1]  # the clump alone is a component
     assert table["bic"].idxmin() == 2 and found.best_params_ == {"n_components": 1}
     assert table["rank"].tolist() == [1, 2]
     assert "with degenerate components came last" in repr(found)
+    with pytest.warns(DegenerateWarning, match="also the best, with n_components=2"):
+        select(model, X, {"n_components": [2]}, random_state=0, n_jobs=1)
 
 
 def test_what_is_known_after_fit_only(tmp_path):

@@ -61,7 +61,9 @@ def weak_prior(
     if family.isotropic:  # features in one unit may differ in spread, and the widest ones have the clusters
         relative = left / (float(xp.max(left)) or 1.0)
         dimensions = float(xp.sum(relative)) ** 2 / (float(xp.sum(relative**2)) or 1.0) or 1.0
-        left = xp.zeros_like(left) + xp.maximum(xp.mean(left), _LEAST_COMMON * xp.mean(variance))
+        D = variance.shape[0]
+        spread = xp.sum(left) / max(1, D - getattr(family, "n_factors", 0))  # over the axes that are left
+        left = xp.zeros_like(left) + xp.maximum(spread, _LEAST_COMMON * xp.mean(variance))
     return Prior(rows, xp.where(left > 0, left * _share_of(n_components, dimensions), instead))
 
 

@@ -36,6 +36,7 @@ from latently.estimators.checks import (
 from latently.estimators.criteria import information_criteria
 from latently.estimators.data import is_dask
 from latently.estimators.labels import UNLABELLED, class_labels
+from latently.estimators.messages import DegenerateWarning
 from latently.estimators.randomness import as_random_state
 from latently.selection.criteria import CRITERIA, DEFAULT, OF_ALL_ROWS, listed
 from latently.selection.nesting import is_nested, start_from
@@ -143,7 +144,15 @@ def select(
         search.refit_poor_optima()
     search.complain()
     table = pandas.DataFrame(search.rows(kind.column)).astype(_COLUMNS)
-    return Selection(criterion, table, cells, [search.fits[cell, 0].model for cell in range(len(cells))])
+    found = Selection(criterion, table, cells, [search.fits[cell, 0].model for cell in range(len(cells))])
+    if degenerate_count(found.best_):
+        warnings.warn(
+            f"all models have degenerate components, also the best, with {cell_name(found.best_params_)}; "
+            "try fewer components or factors, or a larger prior",
+            DegenerateWarning,
+            stacklevel=2,
+        )
+    return found
 
 
 # -- validation of arguments -----------------------------------------------------------------------------
@@ -518,7 +527,9 @@ class _Search:
         return dict(zip(starts, fits, strict=True))
 
     def complain(self):
-        """Summarise the warnings of all fits in one warning."""
+        """Summarise the warnings of all fits in one warning; of degenerate components the table tells."""
+        for kind in [kind for kind in self.warned if issubclass(kind[0], DegenerateWarning)]:
+            del self.warned[kind]
         if not self.warned:
             return
         convergence = all(issubclass(category, ConvergenceWarning) for category, _ in self.warned)
