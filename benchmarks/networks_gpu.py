@@ -28,7 +28,8 @@ from sklearn.svm import SVC  # noqa: E402
 
 from latently.deep import DBN, VAE  # noqa: E402
 
-SIZES = (500, 500, 2000)
+SIZES = [500, 500, 2000]
+QUICK_SIZES = [30, 30, 50]
 PUBLISHED = {"test error after up-down": 0.0125, "ln p of the VAE, 5000 draws": -86.76}
 
 
@@ -111,7 +112,9 @@ def vae(X, test, device, told, share, note):
     for name, prior in (("normal prior", None), ("mixture prior", mixture)):
         model.prior_ = prior
         told[f"ELBO of test rows, {name}"] = float(model.bound(test, n_samples=20).mean())
-        spent, estimate = seconds(lambda: model.estimate_log_density(test[:2000], n_samples=500))
+        spent, estimate = seconds(
+            lambda: model.estimate_log_density(test[:2000], n_samples=500 if len(test) > 1000 else 50)
+        )
         told[f"ln p of 2000 test rows, 500 draws, {name}"] = [
             float(estimate.value.mean()),
             float(np.sqrt(np.mean(estimate.standard_error**2) / len(estimate.value))),
@@ -119,7 +122,8 @@ def vae(X, test, device, told, share, note):
         told[f"seconds of that, {name}"] = spent
         note()
     model.prior_ = None
-    spent, found = seconds(lambda: model.score_samples(test, n_samples=5000))
+    n_draws = 5000 if len(test) > 1000 else 100
+    spent, found = seconds(lambda: model.score_samples(test, n_samples=n_draws))
     told["ln p of all test rows, 5000 draws, normal prior"] = float(found.mean())
     told["standard error over test rows"] = float(found.std() / np.sqrt(len(found)))
     told["seconds of 5000 draws"] = spent
@@ -141,10 +145,12 @@ def main():
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", choices=("dbn", "vae"), help="one of the two models")
-    parser.add_argument("--quick", action="store_true", help="few rows, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="few rows and units, to see that it runs")
     given = parser.parse_args()
     rows = np.load(given.data)
-    n = 2000 if given.quick else None
+    n = 500 if given.quick else None
+    if given.quick:
+        SIZES[:] = QUICK_SIZES
     X, y = (rows["X_train"][:n] / np.float32(255)).astype(np.float32), rows["y_train"][:n]
     test, test_y = (rows["X_test"][:n] / np.float32(255)).astype(np.float32), rows["y_test"][:n]
     told = {

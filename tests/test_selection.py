@@ -441,6 +441,7 @@ def test_of_equals_the_smaller_is_best():
             "log_likelihood": 0.0,
             "n_parameters": [9, 5, 12],
             "bic": [1.0, 1.0, 0.5],
+            "degenerate": 0,
             "error": ["", "", "broken"],
         }
     )

@@ -30,7 +30,7 @@ WRONG = {
     "warm_start": ["yes", 3, None],
     "callbacks": [5, "print", [5], ["print"], print, [None]],
     "verbose": ["loud", None],
-    "n_components": [0, -1, 1.5, "2", True, np.nan, [2]],
+    "n_components": [0, -1, 1.5, "2", True, np.nan, [[2]]],
     "n_factors": [-1, 1.5, "2", None, True, np.nan, [2]],
     "n_subcomponents": [0, -1, 1.5, "2", None],
     "n_groups": [0, -1, 1.5, "2", None],

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 import latently
 from latently.core import io
 from latently.core.block import Block
-from latently.core.drivers import Step, best_start
+from latently.core.drivers import LOG_LIKELIHOOD, Result, best_first
 from latently.distributions.prior import Prior
 from latently.estimators import saving
 from latently.estimators.messages import DegenerateWarning
@@ -310,12 +310,16 @@ def test_noise_at_the_floor_is_named_without_a_prior():
     assert MFA(3, 1, **settings).fit(X).degenerate_components_.tolist() == []
 
 
-def test_clean_starts_come_first():
-    step = lambda params: Step(-abs(params - 1.0), 0.0, lambda: params)
-    starts = {"n_steps": 1, "stop": lambda objective, gain: True}
-    assert best_start(step, [0.0, 1.0, 3.0], **starts) == (1.0, False)
-    assert best_start(step, [0.0, 1.0, 3.0], **starts, clean=lambda params: params != 1.0) == (0.0, False)
-    assert best_start(step, [0.0, 1.0, 3.0], **starts, clean=lambda params: False) == (1.0, False)
+def test_clean_runs_come_first():
+    ends = [
+        Result(params, [objective], 1, True) for params, objective in (("a", 0.0), ("b", 2.0), ("c", 1.0))
+    ]
+
+    def order(clean):
+        return "".join(end.params for end in best_first(ends, LOG_LIKELIHOOD, clean))
+
+    assert order(lambda params: True) == order(lambda params: False) == "bca"
+    assert order(lambda params: params != "b") == "cab"
 
 
 def test_no_degenerate_model_is_selected_while_there_is_a_clean_one():

@@ -86,6 +86,18 @@ def test_gaussian_density_integrates_to_one():
     line = np.linspace(-12, 12, 241)
     grid = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
     assert np.exp(model.score_samples(grid)).sum() * (line[1] - line[0]) ** 2 == pytest.approx(1.0)
+    labelled = RBM.from_parameters(
+        components=np.hstack([A, A]),
+        intercept_visible=np.hstack([b, b]),
+        intercept_hidden=c,
+        visible="gaussian",
+        visible_variance=0.5,
+        label_units=2,
+    )
+    both = [np.hstack([grid, np.tile(code, (len(grid), 1))]) for code in np.eye(2)]
+    total = sum(np.exp(labelled.score_samples(rows)).sum() for rows in both)
+    assert total * (line[1] - line[0]) ** 2 == pytest.approx(1.0)
+    assert labelled.log_partition("ais", random_state=0) == pytest.approx(labelled.log_partition(), abs=0.1)
     X, codes = model.sample(4000, n_steps=50, random_state=0)
     assert np.var(X - model.inverse_transform(codes)) == pytest.approx(0.5, rel=0.05)
 
@@ -288,7 +300,6 @@ def test_saved_file_holds_the_parameters_and_no_state_of_the_training(tmp_path):
         (binary_rows()[:1], {}, "minimum of 2|1 sample"),
         (binary_rows(), {"label_units": 3}, "last label_units=3 columns of X must sum to one"),
         (binary_rows(), {"label_units": 5}, "fewer than the 5 columns"),
-        (binary_rows(), {"label_units": 2, "visible": "gaussian"}, "Gaussian units have no labels"),
         (binary_rows(), {"components_init": np.zeros((2, 2))}, r"components_init has shape \(2, 2\)"),
         (binary_rows(), {"device": "cuda"} if not torch.cuda.is_available() else {"device": "gpu"}, "device"),
     ],

@@ -17,7 +17,9 @@ ELSEWHERE = {  # run by the tests of their documents, and all but one of those t
 }
 NEEDS = {  # data sets that do not come with scikit-learn
     "000/figures-3.7-3.22": "mnist",
+    "000/section-4.1": "mnist",
     "001/section-4.2": "mnist",
+    "003/section-2.5.1": "mnist",
     "002/discriminative-weight": "sonar",
     "002/tables-5.2-5.3": "coil20",
     "002/tables-5.2-5.3-sonar": "sonar",

@@ -15,7 +15,7 @@ Hinton, Osindero and Teh (2006), Neural Computation 18.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -101,7 +101,8 @@ class Beliefs:
             return top.hidden(h)
         posterior = torch.softmax(top.label_scores(h), dim=1)  # (n, C)
         n = h.shape[1]
-        logits = torch.addmm(top.intercept_hidden, h, top.components[:, :n].T)
+        given = replace(top.units, n_labels=0).scaled(h)
+        logits = torch.addmm(top.intercept_hidden, given, top.components[:, :n].T)
         found = torch.zeros_like(logits)
         for label in range(posterior.shape[1]):
             found += posterior[:, label : label + 1] * torch.sigmoid(logits + top.components[:, n + label])

@@ -4,7 +4,7 @@
 
 D visible units v, H hidden units h. Binary visible units have u(v) = b'v and s2 = 1; the last C of them may
 be one group of which exactly one is on (labels), with a softmax in place of logistic functions. Gaussian ones
-have u(v) = -|v - b|^2 / 2 s2, so that p(v | h) = N(b + A'h, s2 I).
+have u(v) = -|v - b|^2 / 2 s2, so that p(v | h) = N(b + A'h, s2 I); labels beside them are not divided by s2.
 
     free energy     F(v) = -u(v) - sum_j softplus(c + Av / s2)_j,     p(v) = exp(-F(v)) / Z
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,9 @@ class BinaryUnits:
     n_labels: int = 0
     variance: float = 1.0
 
+    def scaled(self, v: Tensor) -> Tensor:
+        return v
+
     def energy(self, v: Tensor, intercept: Tensor) -> Tensor:
         """-u(v), (n,)"""
         return -(v @ intercept)
@@ -60,9 +63,7 @@ class BinaryUnits:
         if not self.n_labels:
             return binary(torch.sigmoid(field), generator)
         bits, labels = self.parted(field)
-        chosen = torch.multinomial(torch.softmax(labels, dim=1), 1, generator=generator)[:, 0]
-        on = nn.functional.one_hot(chosen, self.n_labels).to(field.dtype)
-        return torch.cat([binary(torch.sigmoid(bits), generator), on], dim=1)
+        return torch.cat([binary(torch.sigmoid(bits), generator), one_of(labels, generator)], dim=1)
 
     def parted(self, field: Tensor) -> tuple[Tensor, Tensor]:
         n = field.shape[1] - self.n_labels
@@ -71,24 +72,44 @@ class BinaryUnits:
 
 @dataclass(frozen=True)
 class GaussianUnits:
-    """Real visible units with one fixed variance given the hidden ones."""
+    """Real visible units with one fixed variance given the hidden ones, and labels as binary units have."""
 
     variance: float = 1.0
     n_labels: int = 0
 
+    def scaled(self, v: Tensor) -> Tensor:
+        """v / s2, but labels as they are: what weights are multiplied by."""
+        real, labels = self.parted(v)
+        return torch.cat([real / self.variance, labels], dim=1) if self.n_labels else real / self.variance
+
     def energy(self, v: Tensor, intercept: Tensor) -> Tensor:
-        return ((v - intercept) ** 2).sum(dim=1) / (2.0 * self.variance)
+        (real, labels), (mean, log_odds) = self.parted(v), self.parted(intercept[None])
+        return ((real - mean) ** 2).sum(dim=1) / (2.0 * self.variance) - (labels * log_odds).sum(dim=1)
 
     def log_sum(self, field: Tensor, intercept: Tensor) -> Tensor:
-        volume = 0.5 * field.shape[1] * math.log(2.0 * math.pi * self.variance)
-        return volume + ((field**2).sum(dim=1) - (intercept**2).sum()) / (2.0 * self.variance)
+        (mean, labels), (rest, _) = self.parted(field), self.parted(intercept[None])
+        volume = 0.5 * mean.shape[1] * math.log(2.0 * math.pi * self.variance)
+        total = volume + ((mean**2).sum(dim=1) - (rest**2).sum()) / (2.0 * self.variance)
+        return total + torch.logsumexp(labels, dim=1) if self.n_labels else total
 
     def mean(self, field: Tensor) -> Tensor:
-        return field
+        mean, labels = self.parted(field)
+        return torch.cat([mean, torch.softmax(labels, dim=1)], dim=1) if self.n_labels else mean
 
     def draw(self, field: Tensor, generator: torch.Generator) -> Tensor:
-        noise = torch.empty_like(field).normal_(generator=generator)
-        return field + math.sqrt(self.variance) * noise
+        mean, labels = self.parted(field)
+        drawn = mean + math.sqrt(self.variance) * torch.empty_like(mean).normal_(generator=generator)
+        return torch.cat([drawn, one_of(labels, generator)], dim=1) if self.n_labels else drawn
+
+    def parted(self, field: Tensor) -> tuple[Tensor, Tensor]:
+        n = field.shape[1] - self.n_labels
+        return field[:, :n], field[:, n:]
+
+
+def one_of(log_odds: Tensor, generator: torch.Generator) -> Tensor:
+    """One-hot draws, (n, C)"""
+    chosen = torch.multinomial(torch.softmax(log_odds, dim=1), 1, generator=generator)[:, 0]
+    return nn.functional.one_hot(chosen, log_odds.shape[1]).to(log_odds.dtype)
 
 
 @dataclass(frozen=True)
@@ -121,7 +142,7 @@ class Boltzmann:
 
     def hidden_logits(self, v: Tensor) -> Tensor:
         """c + Av / s2, (n, H)"""
-        return torch.addmm(self.intercept_hidden, v, self.components.T, alpha=1.0 / self.units.variance)
+        return torch.addmm(self.intercept_hidden, self.units.scaled(v), self.components.T)
 
     def hidden(self, v: Tensor) -> Tensor:
         """p(h = 1 | v), (n, H)"""
@@ -138,7 +159,7 @@ class Boltzmann:
     def log_conditional(self, v: Tensor, h: Tensor) -> Tensor:
         """ln p(v | h) of rows that belong together, (n,)"""
         field, b = self.field(h), self.intercept_visible
-        drive = (v * (field - b)).sum(dim=1) / self.units.variance
+        drive = (self.units.scaled(v) * (field - b)).sum(dim=1)
         return drive - self.units.energy(v, b) - self.units.log_sum(field, b)
 
     def gibbs(
@@ -162,9 +183,10 @@ class Boltzmann:
     def label_scores(self, v: Tensor) -> Tensor:
         """-F(v, e_c) for every label c, (n, C); v has the units that are no labels."""
         A, b, n = self.components, self.intercept_visible, v.shape[1]
-        logits = torch.addmm(self.intercept_hidden, v, A[:, :n].T)
+        plain = replace(self.units, n_labels=0)
+        logits = torch.addmm(self.intercept_hidden, plain.scaled(v), A[:, :n].T)
         scores = [softplus(logits + A[:, k]).sum(dim=1) + b[k] for k in range(n, self.n_visible)]
-        return torch.stack(scores, dim=1) + (v @ b[:n])[:, None]
+        return torch.stack(scores, dim=1) - plain.energy(v, b[:n])[:, None]
 
     def log_unnormalised(self, v: Tensor) -> Tensor:
         """ln sum_h exp(...) of the units that are no labels, which are summed out, (n,)"""
@@ -356,12 +378,11 @@ class ContrastiveDivergence(nn.Module):
             model_weight = torch.full((len(vk),), share / len(vk), dtype=v0.dtype, device=v0.device)
         else:
             vk, _ = machine.gibbs(v0, learning.n_gibbs, generator, p0)
-        pk = machine.hidden(vk)
+        pk, end = machine.hidden(vk), vk
+        v0, vk = units.scaled(v0), units.scaled(vk)
         change: tuple[Tensor, ...] = (
-            mean_product(
-                p0 / units.variance, v0, data_weight, mean_product(pk / units.variance, vk, model_weight)
-            ),
-            (mean_over(v0, data_weight) - mean_over(vk, model_weight)) / units.variance,
+            mean_product(p0, v0, data_weight, mean_product(pk, vk, model_weight)),
+            mean_over(v0, data_weight) - mean_over(vk, model_weight),
             mean_over(p0, data_weight) - mean_over(pk, model_weight),
         )
         if learning.sparsity_target is not None:
@@ -372,7 +393,7 @@ class ContrastiveDivergence(nn.Module):
                 change[2] + gap,
             )
         self.velocities.move(change, learning)
-        return {"log-likelihood": mean_over(monitored, data_weight)}, vk
+        return {"log-likelihood": mean_over(monitored, data_weight)}, end
 
     def evaluate(self, v: Tensor, weight: Tensor | None, generator: torch.Generator) -> dict[str, Tensor]:
         """What is recorded of rows that are not learnt from."""

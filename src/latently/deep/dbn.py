@@ -135,7 +135,6 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         if n_labels or classes is not None:
             model.classes_ = checked_classes(classes, n_labels)
         model.n_features_in_, model.losses_ = first.n_features_in_ - first.label_units, {}
-        model._check_features(model.n_features_in_)
         module = model._built(model.n_features_in_, torch.Generator())
         with torch.no_grad():
             for machine, layer in zip(module.layers, layers, strict=True):
@@ -215,13 +214,6 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         super()._check_options()
         if self.checkpoint is not None and self.patience is not None:
             check_integer("random_state (with checkpoint and patience)", self.random_state, least=0)
-
-    def _check_features(self, n_features):
-        if self.visible == "gaussian" and len(self._layer_sizes) == 1 and hasattr(self, "classes_"):
-            raise ValueError(
-                f'n_components={self.n_components!r} with visible="gaussian" has labels beside Gaussian '
-                "units; use two layers or more"
-            )
 
     def _module(self, n_features):
         sizes = (n_features, *self._layer_sizes)

@@ -8,6 +8,7 @@ Decoders mirror their encoder.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from itertools import pairwise
 
 import torch
@@ -78,17 +79,16 @@ def halved(image_shape: tuple[int, int, int], channels: tuple[int, ...]) -> list
     return shapes
 
 
-def checked_module(module: nn.Module, what: str, example: Tensor, n_out: int) -> nn.Module:
-    """The user's module, if it maps the example (n, n_in) to (n, n_out)."""
-    if example.is_meta:  # while a file is checked without memory
-        return module
+def own_copy(module: nn.Module, what: str, n_in: int, n_out: int) -> nn.Module:
+    """A copy of the user's module, if it maps (n, n_in) to (n, n_out)."""
+    with torch.device("cpu"):  # files are checked with modules that have no memory
+        module, example = deepcopy(module), torch.zeros(2, n_in)
     try:
         with torch.no_grad():
             found = module(example)
     except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{what} does not accept rows of shape {tuple(example.shape)}: {error}") from None
-    expected = (len(example), n_out)
-    if not isinstance(found, Tensor) or tuple(found.shape) != expected:
+    if not isinstance(found, Tensor) or tuple(found.shape) != (2, n_out):
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        raise ValueError(f"{what} must return a tensor of shape {expected}, not {shape}")
-    return module
+        raise ValueError(f"{what} must return a tensor of shape {(2, n_out)}, not {shape}")
+    return module.to(torch.empty(0).device)

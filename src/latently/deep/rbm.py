@@ -117,7 +117,7 @@ class BoltzmannOptions(NetworkEstimator):
     def _units(self, n_labels=0):
         """The kind of the visible units."""
         if self.visible == "gaussian":
-            return GaussianUnits(float(self.visible_variance))
+            return GaussianUnits(float(self.visible_variance), n_labels)
         return BinaryUnits(n_labels)
 
     def _n_chains(self):
@@ -217,13 +217,6 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         return model
 
     # -- fitting --------------------------------------------------------------------------------------
-
-    def _check_options(self):
-        super()._check_options()
-        if self.visible == "gaussian" and self.label_units:
-            raise ValueError(
-                f'label_units={self.label_units} need visible="binary"; Gaussian units have no labels'
-            )
 
     def _check_features(self, n_features):
         if self.label_units >= n_features:
@@ -531,20 +524,21 @@ def start_intercept(units, rows, upward=lambda X: X):
     for batch in rows.batches(torch.Generator(rows.device)):
         total = total + len(batch) * batch.mean(upward(batch.X)).double()
         n += len(batch)
-    mean = total / n
-    if isinstance(units, GaussianUnits):
-        return mean
-    mean = mean.clamp(0.01, 0.99)  # a unit that is never on could be: weights have to move it
-    bits, labels = units.parted(mean[None])
-    return torch.cat([torch.logit(bits), torch.log(labels)], dim=1)[0]
+    rest, labels = units.parted((total / n)[None])
+    if isinstance(units, BinaryUnits):
+        rest = torch.logit(
+            rest.clamp(0.01, 0.99)
+        )  # a unit that is never on could be: weights have to move it
+    return torch.cat([rest, torch.log(labels.clamp(min=0.01))], dim=1)[0]
 
 
 def drawn_units(units, field, draws):
     """Visible units from draws that belong to rows."""
+    rest, labels = units.parted(field)
     if isinstance(units, GaussianUnits):
-        return field + units.variance**0.5 * draws.normal(field.shape[1])
-    bits, labels = units.parted(field)
-    drawn = (draws.uniform(bits.shape[1]) < torch.sigmoid(bits)).to(field.dtype)
+        drawn = rest + units.variance**0.5 * draws.normal(rest.shape[1])
+    else:
+        drawn = (draws.uniform(rest.shape[1]) < torch.sigmoid(rest)).to(field.dtype)
     if not units.n_labels:
         return drawn
     below = torch.cumsum(torch.softmax(labels, dim=1), dim=1)[:, :-1]

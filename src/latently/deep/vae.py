@@ -30,7 +30,7 @@ from torch.nn.functional import softplus
 
 from latently.core.drivers import Objective
 from latently.deep.draws import RowDraws
-from latently.deep.nets import ACTIVATIONS, ConvDecoder, ConvEncoder, checked_module, mlp
+from latently.deep.nets import ACTIVATIONS, ConvDecoder, ConvEncoder, mlp, own_copy
 from latently.deep.network import NetworkEstimator
 from latently.estimators.checks import (
     check_choice,
@@ -40,6 +40,7 @@ from latently.estimators.checks import (
     check_number,
 )
 from latently.estimators.options import estimator, option
+from latently.estimators.randomness import draw_from
 from latently.estimators.rows import in_main_memory
 from latently.mixture import GaussianMixture
 from latently.training.generators import generator_of, seed_of
@@ -77,8 +78,8 @@ class Coder(nn.Module):
         """E[x | z], (n, D)"""
         raise NotImplementedError
 
-    def log_likelihood(self, X: Tensor, Z: Tensor) -> Tensor:
-        """ln p(x | z) of rows (n, D) and their codes (n, S, q), (n, S)"""
+    def log_likelihood(self, X: Tensor, Z: Tensor, observed: Tensor | None = None) -> Tensor:
+        """ln p(x | z) of rows (n, D) and their codes (n, S, q), (n, S); of entries that are observed."""
         raise NotImplementedError
 
     def draw(self, Z: Tensor, generator: torch.Generator) -> Tensor:
@@ -108,10 +109,12 @@ class GaussianCoder(Coder):
     def expected(self, Z: Tensor) -> Tensor:
         return self.mean + self.scale * self.decoder(Z)
 
-    def log_likelihood(self, X: Tensor, Z: Tensor) -> Tensor:
+    def log_likelihood(self, X: Tensor, Z: Tensor, observed: Tensor | None = None) -> Tensor:
         n, S, q = Z.shape
         error = self.inside(X)[:, None] - self.decoder(Z.reshape(n * S, q)).reshape(n, S, -1)
-        D = X.shape[1]
+        D: Any = X.shape[1]
+        if observed is not None:
+            error, D = error * observed[:, None], observed.sum(dim=1, keepdim=True)
         volume = D * (_LOG_2PI + self.log_noise + 2.0 * torch.log(self.scale))
         return -0.5 * ((error**2).sum(dim=2) * torch.exp(-self.log_noise) + volume)
 
@@ -130,9 +133,12 @@ class BernoulliCoder(Coder):
     def expected(self, Z: Tensor) -> Tensor:
         return torch.sigmoid(self.decoder(Z))
 
-    def log_likelihood(self, X: Tensor, Z: Tensor) -> Tensor:
+    def log_likelihood(self, X: Tensor, Z: Tensor, observed: Tensor | None = None) -> Tensor:
         n, S, q = Z.shape
         logits = self.decoder(Z.reshape(n * S, q)).reshape(n, S, -1)
+        if observed is not None:
+            found = torch.einsum("nd,nsd->ns", X * observed, logits)
+            return found - torch.einsum("nd,nsd->ns", observed, softplus(logits))
         return torch.einsum("nd,nsd->ns", X, logits) - softplus(logits).sum(dim=2)
 
     def draw(self, Z: Tensor, generator: torch.Generator) -> Tensor:
@@ -299,9 +305,9 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
             encoder = mlp((n_features, *sizes, 2 * q), self.activation)
             decoder = mlp((q, *sizes[::-1], n_features), self.activation)
         if self.encoder is not None:
-            encoder = checked_module(deepcopy(self.encoder), "encoder", torch.zeros(2, n_features), 2 * q)
+            encoder = own_copy(self.encoder, "encoder", n_features, 2 * q)
         if self.decoder is not None:
-            decoder = checked_module(deepcopy(self.decoder), "decoder", torch.zeros(2, q), n_features)
+            decoder = own_copy(self.decoder, "decoder", q, n_features)
         return _CODERS[self.likelihood](encoder, decoder, n_features)
 
     def _start(self, module, rows):
@@ -425,27 +431,54 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
         """E[x | z] at the mean of q(z | x), (n_samples, n_features)."""
         return self._exactly(lambda module, X: module.expected(module.posterior(X)[0]), X, out)
 
-    def impute(self, X, *, n_steps=50, out=None):
-        """Rows with missing entries (NaN) replaced by reconstructions, repeated until they hardly move.
+    def impute(self, X, *, n_steps=10, n_samples=200, random_state=0, out=None):
+        """Rows with missing entries (NaN) replaced by their conditional means.
+
+        Missing entries, at first the means of their columns, are encoded and decoded `n_steps` times, which
+        tells where codes are to be drawn; these, and as many drawn from the prior, are then weighted by the
+        observed entries alone.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path or blocks
-        n_steps : int, default=50
-            Times that missing entries, at first the means of their columns, are encoded and decoded.
+        n_steps : int, default=10
+        n_samples : int, default=200
+            Codes drawn for each row from either.
+        random_state : int, Generator, RandomState or None, default=0
+            Seed of the draws, which depend on it and the row alone.
         out : path of a .npy file, optional
         """
+        check_is_fitted(self)
         check_integer("n_steps", n_steps, least=1)
+        check_integer("n_samples", n_samples, least=1)
+        seed, density = seed_of(random_state), self._prior_density()
+        log_prior = density or (lambda Z: -0.5 * (Z**2 + _LOG_2PI).sum(dim=2))
+        others = self._prior_codes(n_samples, seed)  # (S, q), the same for all rows
 
         def part(module, X):
             missing = torch.isnan(X)
             filled = torch.where(missing, module.mean, X)
             self._check_rows(filled)
-            for _ in range(n_steps if bool(missing.any()) else 0):
+            if not bool(missing.any()):
+                return filled
+            for _ in range(n_steps):
                 filled = torch.where(missing, module.expected(module.posterior(filled)[0]), X)
-            return filled
+            m, log_v = module.posterior(filled)
+            noise = RowDraws(X, seed).normal(n_samples, m.shape[1])
+            drawn = m[:, None] + torch.exp(0.5 * log_v)[:, None] * noise
+            Z = torch.cat([drawn, others.to(X).expand(len(X), -1, -1)], dim=1)
+            apart = (Z - m[:, None]) * torch.exp(-0.5 * log_v)[:, None]
+            log_q = -0.5 * (apart**2 + _LOG_2PI + log_v[:, None]).sum(dim=2)
+            log_p = log_prior(Z)
+            observed = (~missing).to(X.dtype)
+            given = torch.where(missing, 0.0, X)
+            log_w = module.log_likelihood(given, Z, observed) + log_p - torch.logaddexp(log_q, log_p)
+            w = torch.softmax(log_w, dim=1)
+            expected = module.expected(Z.reshape(-1, Z.shape[2])).reshape(*Z.shape[:2], -1)
+            return torch.where(missing, torch.einsum("ns,nsd->nd", w, expected), X)
 
-        return self._exactly(part, X, out, missing=True)
+        floats = 2 * n_samples * (self.n_features_in_ + sum(self.hidden_layer_sizes) + 4 * self.n_factors)
+        return self.rows_through(part, X, out, dtype=torch.float64, missing=True, floats_per_row=2 * floats)
 
     # -- densities ------------------------------------------------------------------------------------
 
@@ -572,17 +605,17 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
         check_integer("n_samples", n_samples, least=1)
         device = self.module_.mean.device
         generator = generator_of(random_state, device)
-        if self.prior_ is None:
-            shape = (n_samples, self.n_factors)
-            Z = torch.empty(shape, dtype=torch.float64, device=device).normal_(generator=generator)
-        else:
-            seed = generator.initial_seed() % 2**32
-            codes, _ = self.prior_.sample(n_samples, random_state=seed)
-            order = np.random.default_rng(seed).permutation(n_samples)  # mixtures draw by component
-            Z = torch.from_numpy(in_main_memory(codes)[order]).to(device)
+        Z = self._prior_codes(n_samples, generator.initial_seed()).to(device)
         with torch.no_grad():
             X = self._double().draw(Z, generator)
         return X.cpu().numpy(), Z.cpu().numpy()
+
+    def _prior_codes(self, n, seed):
+        """Codes drawn from the prior, (n, q), in main memory."""
+        rng = np.random.default_rng(seed)
+        if self.prior_ is None:
+            return torch.from_numpy(rng.standard_normal((n, self.n_factors)))
+        return torch.from_numpy(draw_from(self.prior_, n, rng)[0])
 
     def _double(self):
         return deepcopy(self.module_).double()

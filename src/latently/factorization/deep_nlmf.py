@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import like, to_numpy
+from latently.backend.namespace import like, namespace, ones, to_numpy
 from latently.core.alternation import swept
 from latently.core.drivers import Objective, relative
 from latently.core.quasi_newton import Descent
@@ -32,7 +32,7 @@ from latently.estimators.fitting import FitOptions
 from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
-from latently.estimators.rows import in_main_memory
+from latently.estimators.rows import for_method, in_main_memory
 from latently.factorization.nlmf import CONSTRAINTS, NLMF, SOLVERS
 from latently.factorization.nlmf_classifier import SESSIONS, NLMFClassifier
 from latently.factorization.nonlinear_sweeps import floats_per_row
@@ -238,7 +238,8 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
             value = getattr(self, name)
             if isinstance(value, (list, tuple)) and len(value) != n_layers:
                 raise ValueError(
-                    f"{name} must be one value or one for each of the {n_layers} layers, not {value!r}"
+                    f"{name} must be one value or one for each of the {n_layers} layers of "
+                    f"n_components={self.n_components!r}, not {value!r}"
                 )
         for number in range(n_layers):
             self._new_layer(number, labelled=True)._check_options()
@@ -290,6 +291,8 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
                         f"layer {number + 1}, on the sources of layer {number}: {error}"
                     ) from error
                 layers.append(layer)
+                if number == 0:
+                    sample_weight = _without_empty_rows(layer, X, sample_weight)
                 rows = layer.activations_ if self.inputs == "activations" else layer.transform(rows)
                 rows = in_main_memory(rows) if hasattr(rows, "compute") else rows
             names = getattr(self, "feature_names_in_", None)
@@ -517,7 +520,10 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
     def _set_fitted_arrays(self, **given):
         if set(given) != {"fine_tune_history"}:
             raise ValueError(f"expected the array fine_tune_history, not {sorted(given)}")
-        self.fine_tune_history_ = numbers("fine_tune_history", given["fine_tune_history"])
+        history = numbers("fine_tune_history", given["fine_tune_history"])
+        if history.ndim != 1:
+            raise ValueError(f"fine_tune_history must be a list of costs, not of shape {history.shape}")
+        self.fine_tune_history_ = history
 
     def _parts(self):
         return {"layers": self.layers_}
@@ -528,3 +534,22 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         if tuple(layer.components_.shape[0] for layer in layers) != self._layer_sizes():
             raise ValueError("its layers do not have n_components")
         self._set_layers(layers)
+
+
+def _without_empty_rows(layer, X, sample_weight):
+    """Weights for the layers above the first, for which a row without any entry is as good as absent."""
+    seen = in_main_memory(layer._rows_of(X, _has_entries, None))[:, 0]
+    if seen.all():
+        return sample_weight
+    return (
+        seen if sample_weight is None else seen * np.asarray(in_main_memory(sample_weight), dtype=np.float64)
+    )
+
+
+@for_method("fit")
+def _has_entries(terms, known, block):
+    """(n, 1) one for rows of which anything was observed."""
+    xp = namespace(known.gram)
+    if block.observed is None:
+        return ones((len(block), 1), known.gram)
+    return xp.astype(xp.any(block.observed, axis=1), xp.float64)[:, None]

@@ -50,10 +50,11 @@ def check_shrinkage(name, value):
     check_number(name, value, least=0)
 
 
-def borrowed_rows(X, codes, weight, n_classes, shrinkage, *, axes=True):
+def borrowed_rows(X, codes, weight, n_classes, shrinkage, *, unlabelled=0.0, axes=True):
     """The rows that classes borrow, of labelled rows X (N, D) with weights (N,); None if there are none.
 
-    NaN in X marks missing entries, which deviations keep. Without `axes` only deviations are borrowed, for
+    `unlabelled` is the weight of further rows of unknown class: they tell as much of the shape of classes, so
+    "auto" borrows less, and no more than there are rows. NaN in X marks missing entries, which deviations keep. Without `axes` only deviations are borrowed, for
     densities of several components, to which single rows far from the mean would be clusters.
     """
     sizes = np.bincount(codes, weight, minlength=n_classes)
@@ -71,9 +72,10 @@ def borrowed_rows(X, codes, weight, n_classes, shrinkage, *, axes=True):
     unit = np.where(variance > 0, np.sqrt(variance), 1.0)
     share, on_axes = _amounts(known / unit, codes, weight, sizes)
     if isinstance(shrinkage, str):
-        per_class = n / n_classes
-        rows = _AT_LEAST + per_class * share / max(1.0 - share, 1e-9)
-        rows = min(rows, _AT_MOST * per_class)
+        rows = _AT_LEAST + n / n_classes * share / max(1.0 - share, 1e-9)
+        rows = min(rows, _AT_MOST * n / n_classes)
+        if unlabelled > 0:
+            rows = min(rows * n / (n + unlabelled), (n + unlabelled) / n_classes)
     else:
         rows = float(shrinkage)
     if rows == 0:

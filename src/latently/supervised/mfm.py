@@ -128,13 +128,13 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
         `predict` rejects rows whose log density is below this value. See also `calibrate_rejection`.
     unlabelled_weight : float or "auto", default="auto"
         Weight of unlabelled rows in `fit`, relative to labelled ones: 0 leaves them out, 1 counts them fully.
-        "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that if
-        there are more, so that they do not outweigh the labels; with prior=None it counts them fully.
-    temperature : float, "auto" or None, default=None
-        `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and `predict`
-        does not depend on it. "auto" learns T >= 1 by five-fold cross-validation on the labelled rows if there
-        are fewer than 100 per class on average and X is in main memory, which takes five more fits. None
-        is T = 1, Bayes' rule.
+        "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that
+        if there are more, so that they do not outweigh the labels; with prior=None it counts them fully.
+    temperature : float, "auto" or None, default="auto"
+        `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
+        `predict` does not depend on it. "auto" learns T >= 1 by five-fold cross-validation on the labelled
+        rows if there are fewer than 100 per class on average and X is in main memory, which takes five more
+        fits. None is T = 1, Bayes' rule.
     accelerate : {"anderson", "squarem", None}, default="anderson"
         "anderson" and "squarem" take longer steps, with Gauss-Newton steps for the classifier, which are
         checked: the objective never decreases, and the fixed points are those of EM. "anderson" extrapolates
@@ -187,7 +187,7 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     discriminative_weight: float = option(default=1.0, check=check_number, least=0)
     reject_below: float | None = option(default=None, check=check_threshold)
     unlabelled_weight: Any = option(default="auto", check=labelled.check_unlabelled_weight)
-    temperature: Any = option(default=None, check=check_temperature)
+    temperature: Any = option(default="auto", check=check_temperature)
     accelerate: Any = option(default="anderson", check=check_choice, choices=(None, "squarem", "anderson"))
     weights_init: Any = None
     means_init: Any = None

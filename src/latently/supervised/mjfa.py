@@ -133,13 +133,13 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         classes one covariance. Rows are borrowed by `fit` if X is in memory.
     unlabelled_weight : float or "auto", default="auto"
         Weight of unlabelled rows in `fit`, relative to labelled ones: 0 leaves them out, 1 counts them fully.
-        "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that if
-        there are more, so that they do not outweigh the labels; with prior=None it counts them fully.
+        "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that
+        if there are more, so that they do not outweigh the labels; with prior=None it counts them fully.
     temperature : float, "auto" or None, default="auto"
-        `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and `predict`
-        does not depend on it. "auto" learns T >= 1 by five-fold cross-validation on the labelled rows if there
-        are fewer than 100 per class on average and X is in main memory, which takes five more fits. None
-        is T = 1, Bayes' rule.
+        `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
+        `predict` does not depend on it. "auto" learns T >= 1 by five-fold cross-validation on the labelled
+        rows if there are fewer than 100 per class on average and X is in main memory, which takes five more
+        fits. None is T = 1, Bayes' rule.
     {options}
 
     Attributes
@@ -280,14 +280,23 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         known = ~allowed.all(axis=1)
         codes = np.argmax(allowed[known, ::K], axis=1)
         rows = np.asarray(X[known], dtype=np.float64)
-        lent = borrowed_rows(rows, codes, weight[known], C, self.shrinkage, axes=K == 1)
+        unlabelled = float(weight[~known].sum())
+        lent = borrowed_rows(
+            rows, codes, weight[known], C, self.shrinkage, unlabelled=unlabelled, axes=K == 1
+        )
         if lent is None:
             return data
         of_class = np.repeat(lent.codes[:, None] == np.arange(C), K, axis=1)
-        more = Data(like(np.concatenate([X, lent.X]), data.X))
+        more = BorrowingData(like(np.concatenate([X, lent.X]), data.X))
+        more.n_own, more.own_weight = len(X), float(weight.sum())
         return more.with_field("allowed", np.concatenate([allowed, of_class])).with_field(
             "weight", np.concatenate([weight, lent.weight])
         )
+
+    def _prior(self, family, frame, data, summary, floor):
+        if isinstance(data, BorrowingData):  # light weights of borrowed rows do not make the prior lighter
+            summary = replace(summary, n_rows=data.n_own, total_weight=data.own_weight)
+        return super()._prior(family, frame, data, summary, floor)
 
     def _given_prior(self, C):
         prior = parameter("class_prior", self.class_prior, (C,))
@@ -306,6 +315,13 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
 
     def _n_classes_of(self, given):
         return np.size(given["class_prior"])
+
+
+class BorrowingData(Data):
+    """Rows in memory, and after them those that classes borrow."""
+
+    n_own: int
+    own_weight: float
 
 
 def _parts(data):

@@ -54,12 +54,12 @@ class PerClass(DensityClassifier, Estimator):
     shrinkage : float, "auto" or None, default="auto"
         How many rows each class borrows on average from what classes share: the deviations of all rows from
         their class means. "auto" is ten rows, and more where classes seem to differ by chance only (closed
-        form). None or 0 borrows none, as do densities whose `fit` takes no weights and, with "auto", those with
-        prior=None.
+        form). None or 0 borrows none, as do densities whose `fit` takes no weights and, with "auto", those
+        with prior=None.
     temperature : float, "auto" or None, default="auto"
-        `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and `predict`
-        does not depend on it. "auto" learns T >= 1 by five-fold cross-validation if there are fewer than 100
-        rows per class on average, which takes five more fits. None is T = 1, Bayes' rule.
+        `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
+        `predict` does not depend on it. "auto" learns T >= 1 by five-fold cross-validation if there are fewer
+        than 100 rows per class on average, which takes five more fits. None is T = 1, Bayes' rule.
     n_jobs : int, optional
         Number of classes fitted in parallel, as for joblib. The result does not depend on it.
 
