@@ -51,6 +51,7 @@ bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the G
 	$(BIN)/python benchmarks/ways.py
 	$(BIN)/python benchmarks/binary.py
 	$(BIN)/python benchmarks/nmf.py
+	$(BIN)/python benchmarks/nlmf.py
 	$(BIN)/python benchmarks/deep.py
 	$(BIN)/python benchmarks/networks.py
 

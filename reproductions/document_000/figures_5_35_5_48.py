@@ -99,7 +99,7 @@ REPRODUCTION = Reproduction(
         "per_digit": 20,
         "per_class": 1000,
         "n_test": None,
-        "sweeps": 40,
+        "sweeps": 15,
         "shrink": 1,
         "network_rows": 60000,
     },

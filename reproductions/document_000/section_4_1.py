@@ -94,10 +94,10 @@ REPRODUCTION = Reproduction(
     source="section 4.1 of document 000, after Hinton, Osindero and Teh (2006)",
     data="MNIST, pixels / 255: some of the training digits, all test digits.",
     protocol="""
-        Layers are learnt by CD-1, 20 updates for 2000 rows, then fine-tuned by the up-down algorithm. The
-        published net is 784-500-500-2000+10, trained on all 60,000 digits for hundreds of epochs; the one here has
-        the sizes and epochs below, so that it runs on two CPU cores within minutes. Bounds are estimated by
-        draws for each row, ln Z of the last layer by annealed importance sampling. "Recognised" is the
+        Layers are learnt by CD-1 with batches of 100 rows, then fine-tuned by the up-down algorithm. The
+        published net is 784-500-500-2000+10, trained on all 60,000 digits for hundreds of epochs; this one
+        has the sizes and epochs below, so that it runs on two CPU cores within minutes. Bounds are estimated
+        by draws for each row, ln Z of the last layer by annealed importance sampling. "Recognised" is the
         share of generated digits that a network trained on real digits takes for the label that was clamped.
     """,
     keys=("quantity",),
@@ -105,12 +105,12 @@ REPRODUCTION = Reproduction(
     published=PUBLISHED,
     measure=measure,
     settings={
-        "rows": 10000,
+        "rows": 5000,
         "sizes": [100, 100, 200],
         "first_layer": 100,
-        "epochs": 15,
-        "fine_tune": 30,
-        "test_rows": 500,
+        "epochs": 10,
+        "fine_tune": 20,
+        "test_rows": 200,
         "draws": 20,
         "generated": 20,
         "network_rows": 10000,
@@ -127,10 +127,10 @@ REPRODUCTION = Reproduction(
         "network_rows": 300,
     },
     remarks=(
-        """The source says that adding a layer never lowers the log probability. What cannot fall is the bound: at
-        the tied start it equals ln p of the net below, and training the layer above raises it.""",
-        """The full net needs a GPU: benchmarks/networks_gpu.py trains it within nine minutes and prints the same
-        figures.""",
+        """The source says that adding a layer never lowers the log probability. What cannot fall is the
+        bound: at the tied start it equals ln p of the net below, and training the layer above raises it.""",
+        """The full net needs a GPU: benchmarks/networks_gpu.py trains it within nine minutes and prints the
+        same figures.""",
     ),
     figures={"-digits": draw_digits},
 )

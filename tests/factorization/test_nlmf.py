@@ -11,7 +11,8 @@ import latently
 from latently.core.block import Block
 from latently.distributions.mappings import MAPPINGS
 from latently.distributions.nonlinear import Layer, Multiply, Newton, Terms, prepared, swept_rows
-from latently.factorization import NLMF, PCA, NLMFClassifier
+from latently.distributions.stack import climbed, flattened, unflattened
+from latently.factorization import NLMF, PCA, DeepNLMF, NLMFClassifier
 from latently.selection import select
 from tests.oracles import nlmf as oracle
 
@@ -428,3 +429,72 @@ def test_newton_steps_of_few_do_not_lose_what_was_found():
     _, [best] = swept_rows(terms, Newton(), known, Block(X))
     _, [again] = swept_rows(terms, Newton(n_steps=2), known, Block(X, state=best))
     np.testing.assert_allclose(again, best, rtol=1e-6, atol=1e-8)
+
+
+# -- layers ----------------------------------------------------------------------------------------
+
+
+def test_the_gradient_of_the_total_cost_is_that_of_its_differences():
+    """Also through the sources of both layers, which move with the parameters."""
+    X, y, _, _ = digits()
+    X, y = np.where(np.random.default_rng(0).random((40, 64)) < 0.1, np.nan, X[:40]), y[:40]
+    options = {"alpha": (0.05, 0.1), "beta": 0.01, "sigma2": (0.1, 0.05), "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DeepNLMF((4, 3), max_iter=3, tol=0.0, **options).fit(X, y)
+    terms, layers = (
+        [layer._terms() for layer in model.layers_],
+        tuple(layer._layer() for layer in model.layers_),
+    )
+    allowed = y[:, None] == model.classes_
+    block = Block(X, allowed=allowed, weight=np.linspace(0.5, 2.0, 40)).with_observed()
+
+    def evaluated(vector):
+        stack = tuple(
+            (t, prepared(layer, t)) for t, layer in zip(terms, unflattened(vector, layers), strict=True)
+        )
+        sums, _ = climbed(stack, block)
+        return float(sums.cost), sums.gradient
+
+    at = flattened(layers)
+    gradient = evaluated(at)[1]
+    for seed in range(3):
+        direction = np.random.default_rng(seed).normal(size=at.shape)
+        change = (evaluated(at + 1e-6 * direction)[0] - evaluated(at - 1e-6 * direction)[0]) / 2e-6
+        assert gradient @ direction == pytest.approx(change, rel=1e-3)
+
+
+def test_fine_tuning_lowers_the_cost_of_the_stack_at_every_step():
+    X, y, X_new, y_new = digits()
+    options = {"alpha": 0.05, "beta": 0.05, "sigma2": 0.05, "max_iter": 5, "tol": 0.0, "random_state": 0}
+    greedy = DeepNLMF((12, 8), **options).fit(X, y)
+    tuned = DeepNLMF((12, 8), fine_tune=True, fine_tune_iter=15, **options).fit(X, y)
+    assert np.all(np.diff(tuned.fine_tune_history_) <= 0)
+    assert tuned.fine_tune_history_[0] == pytest.approx(greedy.cost(X, y).total, rel=1e-6)
+    assert tuned.fine_tune_history_[-1] == pytest.approx(tuned.cost(X, y).total, rel=1e-6)
+    assert tuned.cost(X, y).total < 0.99 * greedy.cost(X, y).total
+    assert tuned.score(X_new, y_new) > greedy.score(X_new, y_new) - 0.01
+
+
+def test_a_stack_is_its_layers():
+    X, y, X_new, _ = digits()
+    model = DeepNLMF((10, 6), sigma2=(0.1, 0.05), max_iter=3, tol=0.0, random_state=0).fit(X, y)
+    first, second = model.layers_
+    S = second.transform(first.transform(X_new))
+    np.testing.assert_array_equal(model.transform(X_new), S)
+    np.testing.assert_array_equal(
+        model.inverse_transform(S), first.inverse_transform(second.inverse_transform(S))
+    )
+    np.testing.assert_array_equal(model.predict_proba(X_new), second.predict_proba(first.transform(X_new)))
+    again = DeepNLMF.from_layers(first, second)
+    np.testing.assert_array_equal(again.predict(X_new), model.predict(X_new))
+    made = model.generate(np.arange(10), random_state=1)
+    top = model.generate_activations(np.arange(10), random_state=1)
+    np.testing.assert_array_equal(made, model.inverse_transform(top))
+    with pytest.raises(ValueError, match="layer 2 has 10 features, but layer 1 has 6 components"):
+        DeepNLMF.from_layers(
+            NLMF.from_parameters(components=second.components_, offset=second.offset_), second
+        )
+    unlabelled = DeepNLMF((10, 6), max_iter=2, tol=0.0, inputs="transform").fit(X)
+    assert not hasattr(unlabelled, "predict")
+    assert unlabelled.score(X_new) < 0

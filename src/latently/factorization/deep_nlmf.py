@@ -290,7 +290,7 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
                     raise ValueError(
                         f"layer {number + 1}, on the sources of layer {number}: {error}"
                     ) from error
-                layers.append(layer)
+                layers.append(layer.set_params(callbacks=None))  # they belong to this fit
                 if number == 0:
                     sample_weight = _without_empty_rows(layer, X, sample_weight)
                 rows = layer.activations_ if self.inputs == "activations" else layer.transform(rows)
