@@ -240,6 +240,26 @@ def test_degenerate_components_are_found_within_heavy_tails_and_beside_noise():
         np.testing.assert_array_equal(model.degenerate_components_, [1])
 
 
+@one_of_each
+def test_a_component_whose_sums_underflow_is_left_as_it_is(model):
+    theta, (degrees, _), X, _ = example(model, "t", N=25)
+    starts = model.starts(theta) | extras(degrees, None, "_init")
+    estimator = model.unfitted(2, 1, **starts, tails="t")
+    problem = estimator._problem(estimator._data(X, reset=True))
+    kernel, here = problem.kernel, estimator._start(problem)[0]
+    density = kernel.prepare(here)
+    sums = kernel.stats(density, problem.sweep().sum(kernel.e_step, density))
+    for array in vars(sums.components.gaussian).values():
+        if array.shape[0] == 2:  # of each component
+            array[1] = 0.0
+    sums.components.weight[1] = 1e-310
+    there = kernel.m_step(sums, here).components
+    assert there.degrees[1] == degrees[1] != there.degrees[0] != degrees[0]
+    assert all(np.all(np.isfinite(array)) for array in vars(there.gaussian).values())
+    if not model.common_loadings:
+        np.testing.assert_array_equal(there.means[1], here.components.means[1])
+
+
 def test_a_labelled_row_is_not_noise():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(m, 1.0, (40, 2)) for m in (-5.0, 5.0)] + [np.full((4, 2), 30.0)])

@@ -43,6 +43,7 @@ _WIDEST = (
     3.0  # degrees of freedom below which the variance, infinite for two, is taken to be that for so many
 )
 _NEWTON_STEPS = 6
+_EMPTY = 1e-250  # precision of a component below which quotients of sums have no digits
 
 
 @dataclass(frozen=True)
@@ -190,11 +191,12 @@ class HeavyTailed(Family):
 
     def m_step(self, stats: HeavySums, params: HeavyParams) -> HeavyParams:
         """The maximiser over all parameters; an empty component is unchanged."""
-        gaussian = self.gaussian.m_step(stats.gaussian, params.gaussian)
+        xp = namespace(stats.weight)
+        filled = stats.gaussian.precision > _EMPTY
+        own = replace(stats.gaussian, weight=xp.where(filled, stats.weight, 0.0))
+        gaussian = self.gaussian.m_step(own, params.gaussian)
         if not self.estimated:
             return replace(params, gaussian=gaussian)
-        xp = namespace(stats.weight)
-        filled = stats.weight > 0
         mean = to_numpy(stats.tail / xp.where(filled, stats.weight, 1.0))
         return HeavyParams(gaussian, xp.where(filled, like(degrees_for(mean), stats.tail), params.degrees))
 

@@ -34,6 +34,7 @@ from latently.distributions.responsibilities import normalise, respond
 NOISE = -1  # the label of rows of noise
 LARGEST_SHARE = 0.5  # of noise
 _START = 0.05  # weight of the noise
+_NEGLIGIBLE = -500.0  # log probability of not being noise
 _EDGE = 1e-6  # of the width of the box, by which rows may leave it: frames round their ends
 
 
@@ -121,7 +122,9 @@ class NoisyMixture(Mixture):
         weight, log_noise = resp.by_row, self.log_noise(density, block)
         log_norm = xp.logaddexp(log_clean, log_noise)
         finite = xp.where(xp.isfinite(log_norm), log_norm, 0.0)
-        resp = resp.scaled(xp.exp(log_clean - finite))
+        clean = log_clean - finite
+        # shares below this would leave components with weights that underflow: they have no rows then
+        resp = resp.scaled(xp.where(clean > _NEGLIGIBLE, xp.exp(clean), 0.0))
         noise = xp.sum(weight * xp.exp(log_noise - finite))
         sums = self.family.sums(density.components, block, latent, resp)
         return NoisyStats(xp.sum(weight * log_norm), xp.sum(weight), sums, noise)
