@@ -111,7 +111,15 @@ def test_objective_never_falls_and_is_the_classification_likelihood(kind, accele
     given, _ = example(kind, K=2)
     starts = {f"{name}_init": value for name, value in given.items()}
     model = NestedMixture(
-        2, 2, covariance_type=kind, accelerate=accelerate, tol=0, max_iter=30, noise_floor=0, **starts
+        2,
+        2,
+        covariance_type=kind,
+        accelerate=accelerate,
+        tol=0,
+        max_iter=30,
+        noise_floor=0,
+        prior=None,
+        **starts,
     ).fit(X)
     assert np.all(np.diff(model.history_) >= -1e-12 * np.abs(model.history_[:-1]))
     assert model.history_[-1] > model.history_[0]
@@ -128,7 +136,9 @@ def test_one_step_is_dealing_then_em_in_every_component():
     terms = log_joint(given, dense, X)
     top = logsumexp(terms, axis=2).argmax(axis=1)
     starts = {f"{name}_init": value for name, value in given.items()}
-    model = NestedMixture(2, 2, accelerate=None, tol=0, max_iter=1, noise_floor=0, **starts).fit(X)
+    model = NestedMixture(2, 2, accelerate=None, tol=0, max_iter=1, noise_floor=0, prior=None, **starts).fit(
+        X
+    )
     np.testing.assert_allclose(model.weights_, np.bincount(top) / len(X), rtol=1e-10)
     for k in range(2):
         own = GaussianMixture(
@@ -137,6 +147,7 @@ def test_one_step_is_dealing_then_em_in_every_component():
             tol=0,
             max_iter=1,
             noise_floor=0,
+            prior=None,
             weights_init=given["subweights"][k],
             means_init=given["means"][k],
             covariances_init=given["covariances"][k],
@@ -170,7 +181,7 @@ def test_labels_hold_rows_in_their_component():
     """All labels known: a mixture for each component, fitted to its rows alone."""
     X, group = two_pairs()
     shuffled = np.where(np.random.default_rng(0).random(len(X)) < 0.2, 1 - group, group)
-    settings = {"tol": 1e-9, "random_state": 0, "n_init": 3}
+    settings = {"tol": 1e-9, "random_state": 0, "n_init": 3, "prior": None}
     model = NestedMixture(2, 2, **settings).fit(X, shuffled)
     np.testing.assert_allclose(model.weights_, np.bincount(shuffled) / len(X), rtol=1e-10)
     alone = [GaussianMixture(2, **settings).fit(X[shuffled == k]).score(X[shuffled == k]) for k in range(2)]

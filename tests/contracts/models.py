@@ -201,8 +201,8 @@ class Model:
         return self.unfitted(K, q, **self.starts(theta), **settings)
 
     def known(self, theta):
-        """A fitted estimator that has these parameters."""
-        return self.cls.from_parameters(**self.attributes(theta), **self.options)
+        """A fitted estimator that has these parameters, and goes on from them by maximum likelihood."""
+        return self.cls.from_parameters(**self.attributes(theta), **self.options, prior=None)
 
     def kernel(self, known, floor, dtype="float64"):
         """The kernel behind an estimator, with a floor (D,) of variances, and its parameters."""

@@ -47,7 +47,7 @@ SETTINGS = {"random_state": 0, "tol": 0.0, "max_iter": MAX_ITER, "n_init": 2, "a
 
 
 def mfa(**more):
-    return MFA(2, 2, **SETTINGS | more)
+    return MFA(2, 2, **SETTINGS | {"prior": None} | more)
 
 
 def mcfa(**more):

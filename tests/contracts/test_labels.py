@@ -23,7 +23,12 @@ every_separate_mixture = pytest.mark.parametrize("model", SEPARATE, ids=str)
 weighted_or_not = pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 complete_or_not = pytest.mark.parametrize("holes", [False, True], ids=["", "holes"])
 
-EXACT = {"noise_floor": 0.0, "tol": 0.0, "accelerate": None}  # max_iter=n runs exactly n EM steps
+EXACT = {
+    "noise_floor": 0.0,
+    "prior": None,
+    "tol": 0.0,
+    "accelerate": None,
+}  # max_iter=n runs exactly n EM steps
 
 
 def with_holes(rng, X, fraction=0.2):
@@ -199,6 +204,7 @@ def test_likelihood_never_falls(fit):
     model, K, q, chosen, X, y, weight = fit
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X has constant features", UserWarning)
+        chosen = {"prior": None, **chosen}
         estimator = model.unfitted(K, q, max_iter=20, tol=0.0, **chosen).fit(X, y, sample_weight=weight)
     theta = model.theta(estimator)
     for name, array in theta.items():
@@ -435,7 +441,14 @@ def test_all_labels_known_are_separate_fits(model, weighted):
     )
     X = X + 0.5 * rng.normal(size=X.shape)
     weight = rng.uniform(0.2, 3.0, size=150) if weighted else np.ones(150)
-    settings = {"noise_floor": 0.0, "tol": 1e-13, "max_iter": 5000, "n_init": 1, "accelerate": "squarem"}
+    settings = {
+        "noise_floor": 0.0,
+        "prior": None,
+        "tol": 1e-13,
+        "max_iter": 5000,
+        "n_init": 1,
+        "accelerate": "squarem",
+    }
     together = model.unfitted(3, 1, **settings).fit(X, labels, sample_weight=weight)
     weights, means, covs = model.dense(model.theta(together))
     for k in range(3):

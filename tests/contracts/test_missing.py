@@ -23,7 +23,12 @@ FEW = [BY_NAME[name] for name in FEW.split()]
 a_few_models = pytest.mark.parametrize("model", FEW, ids=str)
 weighted_or_not = pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 
-EXACT = {"noise_floor": 0.0, "tol": 0.0, "accelerate": None}  # max_iter=n runs exactly n EM steps
+EXACT = {
+    "noise_floor": 0.0,
+    "prior": None,
+    "tol": 0.0,
+    "accelerate": None,
+}  # max_iter=n runs exactly n EM steps
 
 agree = lambda actual, expected: np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-9)
 
@@ -554,6 +559,7 @@ def test_likelihood_never_falls(fit):
     model, K, q, chosen, X, weight = fit
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X has constant features", UserWarning)
+        chosen = {"prior": None, **chosen}
         estimator = model.unfitted(K, q, max_iter=20, tol=0.0, **chosen).fit(X, sample_weight=weight)
     for name, array in model.theta(estimator).items():
         assert np.all(np.isfinite(array)), name
@@ -639,7 +645,7 @@ def test_a_fit_is_at_least_as_likely_as_the_truth(model):
     theta = model.example(np.random.default_rng(6), 5, 2, 1, spread=4.0)
     truth = model.known(theta)
     X = with_holes(np.random.default_rng(7), truth.sample(400, random_state=0)[0], 0.25)
-    fitted = model.unfitted(2, 1, n_init=2, max_iter=300, random_state=0, tol=1e-5).fit(X)
+    fitted = model.unfitted(2, 1, n_init=2, max_iter=300, random_state=0, tol=1e-5, prior=None).fit(X)
     assert fitted.history_[-1] >= truth.score(X)
     assert fitted.converged_
 

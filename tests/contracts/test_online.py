@@ -149,7 +149,7 @@ def test_ppca_goes_on_by_em():
 def test_shares_of_the_batches(decay, offset, weighted):
     """One Gaussian is made of the blended first and second moments, in closed form."""
     rng = np.random.default_rng(0)
-    model = GaussianMixture(1, learning_decay=decay, learning_offset=offset, noise_floor=0.0)
+    model = GaussianMixture(1, learning_decay=decay, learning_offset=offset, noise_floor=0.0, prior=None)
     mean, square = np.zeros(D), np.zeros((D, D))
     for t, n in enumerate([50, 20, 80, 30]):
         X = rng.normal(loc=t, scale=1 + t, size=(n, D))
@@ -467,7 +467,14 @@ def test_one_batch_of_all_rows_without_memory_is_em(model):
 def test_a_pass_sees_every_row_once():
     """One Gaussian whose batches have equal shares has the moments of all rows after a pass."""
     X = problem(MODELS[0])[0]
-    options = {"learning_decay": 1.0, "learning_offset": 1.0, "noise_floor": 0.0, "max_iter": 1, "tol": 0.0}
+    options = {
+        "learning_decay": 1.0,
+        "learning_offset": 1.0,
+        "noise_floor": 0.0,
+        "prior": None,
+        "max_iter": 1,
+        "tol": 0.0,
+    }
     for size in (8, 60, N):
         fit = GaussianMixture(1, batch_size=size, **options).fit(X)
         np.testing.assert_allclose(fit.means_[0], X.mean(axis=0), rtol=1e-9)

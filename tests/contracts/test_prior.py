@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+import latently
+from latently.core import io
 from latently.core.block import Block
+from latently.core.drivers import LOG_LIKELIHOOD, Result, best_first
 from latently.distributions.prior import Prior
+from latently.estimators import saving
+from latently.estimators.messages import DegenerateWarning
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+from latently.selection import select
 from tests.contracts.models import ALL, BY_EM, assert_same, rows
 from tests.oracles import mcfa
 from tests.oracles import mixtures as oracle
@@ -254,3 +260,91 @@ def test_odd_rows_are_no_trouble(cls):
 def test_bad_priors_are_named(prior):
     with pytest.raises(ValueError, match="prior must be"):
         MFA(2, 1, prior=prior).fit(rows(np.random.default_rng(0), 20, 3))
+
+
+# -- degenerate components --------------------------------------------------------------------------------
+
+
+def with_a_clump(n_rows=3):
+    """Two clusters, and `n_rows` rows on one spot."""
+    rng = np.random.default_rng(12)
+    clusters = rng.normal(size=(60, 5)) + np.repeat([[0.0], [6.0]], 30, axis=0)
+    return np.concatenate([clusters, 30.0 + 1e-3 * rng.normal(size=(n_rows, 5))])
+
+
+@pytest.mark.parametrize(
+    ("model", "least"),
+    [
+        (MFA(3, 2), 4),
+        (MPPCA(3, 2), 4),
+        (MFA(3, 2, shared_noise=True), 3),
+        (MCFA(3, 2), 3),
+        (GaussianMixture(3), 6),
+        (GaussianMixture(3, covariance_type="diag"), 2),
+        (GaussianMixture(3, covariance_type="tied"), 1),
+    ],
+    ids=str,
+)
+def test_components_with_too_few_rows_are_named(model, least):
+    means = {} if isinstance(model, MCFA) else {"means_init": [np.full(5, at) for at in (0.0, 6.0, 30.0)]}
+    model = model.set_params(random_state=0, n_init=1, max_iter=50, **means)
+    X = with_a_clump(least - 1)
+    if least == 1:
+        assert model.fit(with_a_clump(1)).degenerate_components_.tolist() == []
+        return
+    with pytest.warns(DegenerateWarning, match=rf"rows, but needs {least}.*fewer components or factors"):
+        model.fit(X)
+    (small,) = model.degenerate_components_
+    assert small == np.argmin(model.weights_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DegenerateWarning)
+        assert model.fit(with_a_clump(least)).degenerate_components_.tolist() == []
+
+
+def test_noise_at_the_floor_is_named_without_a_prior():
+    X = with_a_clump(12)
+    X[60:] = np.round(X[60:])  # twelve equal rows
+    settings = {"means_init": X[[0, 30, 60]], "random_state": 0}
+    with pytest.warns(DegenerateWarning, match="component 2 with 12 rows has noise at noise_floor"):
+        MFA(3, 1, prior=None, **settings).fit(X)
+    assert MFA(3, 1, **settings).fit(X).degenerate_components_.tolist() == []
+
+
+def test_clean_runs_come_first():
+    ends = [
+        Result(params, [objective], 1, True) for params, objective in (("a", 0.0), ("b", 2.0), ("c", 1.0))
+    ]
+
+    def order(clean):
+        return "".join(end.params for end in best_first(ends, LOG_LIKELIHOOD, clean))
+
+    assert order(lambda params: True) == order(lambda params: False) == "bca"
+    assert order(lambda params: params != "b") == "cab"
+
+
+def test_no_degenerate_model_is_selected_while_there_is_a_clean_one():
+    X, grid = with_a_clump(4), {"n_components": [1, 2]}
+    with pytest.warns(UserWarning, match="degenerate"):
+        found = select(MFA(n_factors=3, prior=None, n_init=4), X, grid, random_state=0, n_jobs=1)
+    table = found.table_.set_index("n_components")
+    assert table["degenerate"].tolist() == [0, 1]  # the clump alone is a component
+    assert table["bic"].idxmin() == 2 and found.best_params_ == {"n_components": 1}
+    assert table["rank"].tolist() == [1, 2]
+    assert "with degenerate components came last" in repr(found)
+
+
+def test_what_is_known_after_fit_only(tmp_path):
+    model = MFA(2, 1, random_state=0).fit(with_a_clump())
+    model.save(tmp_path / "model")
+    with pytest.raises(AttributeError, match="after `fit` only"):
+        latently.load(tmp_path / "model").degenerate_components_  # noqa: B018
+
+
+def test_files_without_the_option_load(tmp_path):
+    model = MFA(2, 1, random_state=0).fit(with_a_clump())
+    header, arrays = saving._described(model, set())
+    del header["hyper_parameters"]["prior"]
+    io.write(tmp_path / "model", header, arrays)
+    loaded = latently.load(tmp_path / "model")
+    assert loaded.prior == "auto"
+    np.testing.assert_array_equal(loaded.noise_variance_, model.noise_variance_)

@@ -124,7 +124,7 @@ def test_chunks_blocks_and_acceleration_on_tensors(device):
     assert torch.diff(fast.history_).min() > -1e-10
     online = MFA(2, 1, **SETTINGS).partial_fit(X[:40]).partial_fit(X[40:])
     assert online.means_.device.type == device
-    batches = MFA(2, 1, batch_size=20, **SETTINGS).fit(X)
+    batches = MFA(2, 1, batch_size=20, prior=None, **SETTINGS).fit(X)
     assert batches.score(X) == pytest.approx(float(batches.history_[-1]))
 
 

@@ -244,7 +244,7 @@ def test_bound_of_rows_with_holes(common):
 @pytest.mark.parametrize("seed", range(3))
 def test_bound_never_falls(seed, prior_rows, common):
     X = clusters(seed)
-    model = MODELS[common](2, 3, [2, 3], 1, prior_rows=prior_rows, **QUICK | {"tol": 1e-6}).fit(X)
+    model = MODELS[common](2, 3, [2, 3], 1, prior_rows=prior_rows, prior=None, **QUICK | {"tol": 1e-6}).fit(X)
     (history,) = model.bound_history_
     assert np.all(np.diff(history) >= -1e-9)
     bound = model.bound(X).mean()
@@ -287,7 +287,7 @@ def test_a_second_layer_finds_what_one_layer_cannot_say():
 @both
 def test_sampled_inputs(common):
     X = clusters(2)
-    model = MODELS[common](2, 2, 2, 1, inputs="sampled", **QUICK).fit(X)
+    model = MODELS[common](2, 2, 2, 1, inputs="sampled", prior=None, **QUICK).fit(X)
     (history,) = model.bound_history_
     assert len(history) == 2
     np.testing.assert_allclose(history[-1], model.bound(X).mean(), rtol=1e-9)
@@ -330,8 +330,8 @@ def test_step_over_all_layers(number, common):
 @pytest.mark.parametrize("accelerate", [None, "squarem"])
 def test_fine_tuning_never_lowers_the_likelihood(seed, accelerate, common):
     X = clusters(seed)
-    greedy = MODELS[common](2, 2, 2, 1, **QUICK).fit(X)
-    tuned = MODELS[common](2, 2, 2, 1, fine_tune=True, accelerate=accelerate, **QUICK).fit(X)
+    greedy = MODELS[common](2, 2, 2, 1, prior=None, **QUICK).fit(X)
+    tuned = MODELS[common](2, 2, 2, 1, fine_tune=True, accelerate=accelerate, prior=None, **QUICK).fit(X)
     assert np.all(np.diff(tuned.history_[1:]) >= -1e-9)
     np.testing.assert_allclose(tuned.history_[-1], tuned.score(X), rtol=1e-9)
     np.testing.assert_allclose(tuned.score_samples(X), oracle.log_density(X, read(tuned)), rtol=1e-8)
@@ -369,7 +369,7 @@ def test_missing_entries_in_training(common):
     X = clusters(5)
     holed = X.copy()
     holed[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
-    model = MODELS[common](2, 2, 2, 1, prior_rows=0.0, **QUICK).fit(holed)
+    model = MODELS[common](2, 2, 2, 1, prior_rows=0.0, prior=None, **QUICK).fit(holed)
     (history,) = model.bound_history_
     assert np.all(np.diff(history) >= -1e-9)
     np.testing.assert_allclose(history[-1], model.bound(holed).mean(), rtol=1e-8)

@@ -115,7 +115,7 @@ def test_any_density_of_sources(density):
 def test_invertible_maps_keep_a_gaussian(factorizer):
     """One Gaussian of the sources is one Gaussian of the rows, whatever the invertible map between them."""
     rows = correlated()
-    model = SourceDensity(factorizer, GaussianMixture(noise_floor=0)).fit(rows)
+    model = SourceDensity(factorizer, GaussianMixture(noise_floor=0, prior=None)).fit(rows)
     gaussian = multivariate_normal(rows.mean(axis=0), np.cov(rows.T, bias=True))
     np.testing.assert_allclose(model.score_samples(rows), gaussian.logpdf(rows), rtol=1e-8)
     assert model.score(rows) == pytest.approx(gaussian.logpdf(rows).mean())

@@ -85,7 +85,9 @@ def test_too_many_factors(model, X):
 def test_one_row_left_by_the_weights(name, X):
     """As one row alone: an error, not a model of nothing."""
     with pytest.raises(ValueError, match=r"n_samples|sample_weight|minimum of 2|constant|noise_floor"):
-        MODELS[name](random_state=0).set_params(noise_floor=0).fit(X, sample_weight=np.arange(N) == 4)
+        MODELS[name](random_state=0).set_params(noise_floor=0, prior=None).fit(
+            X, sample_weight=np.arange(N) == 4
+        )
 
 
 # -- weights of rows --------------------------------------------------------------------------------

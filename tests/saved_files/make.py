@@ -13,8 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
-from latently.deep import DMCFA, DMFA
-from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.deep import DBN, DMCFA, DMFA, RBM, VAE
+from latently.factorization import (
+    BNMF,
+    NLMF,
+    NMF,
+    PCA,
+    BinarySparseCoding,
+    DeepNLMF,
+    NLMFClassifier,
+    VectorQuantizer,
+)
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
 from latently.saved import KNOWN_CLASSES
@@ -33,12 +42,14 @@ def rows():
 
 
 def models():
+    """By name: that of the class, or of the class and a variant, such as "MFA-robust"."""
     few = {"max_iter": 5, "n_init": 1, "random_state": 0}
     return {
         "GaussianMixture": GaussianMixture(2, covariance_type="tied", **few),
         "FactorAnalysis": FactorAnalysis(1, **few),
         "PPCA": PPCA(1),
         "MFA": MFA(2, 1, **few),
+        "MFA-robust": MFA(2, 1, tails="t", noise_component=True, **few),
         "MPPCA": MPPCA(2, 1, shared_noise=True, **few),
         "MCFA": MCFA(2, 2, **few),
         "NestedMixture": NestedMixture(2, 2, covariance_type="diag", **few),
@@ -46,6 +57,16 @@ def models():
         "MJFAClassifier": MJFAClassifier(2, 2, **few),
         "MFMClassifier": MFMClassifier(1, 2, **few),
         "NMF": NMF(2, max_iter=5, random_state=0),
+        "NLMF": NLMF(2, mapping="logistic", constraint="semi", max_iter=5, random_state=0),
+        "NLMFClassifier": NLMFClassifier(2, session="dual", sigma2=0.5, max_iter=5, random_state=0),
+        "DeepNLMF": DeepNLMF(
+            (3, 2),
+            mapping=("tanh", "logistic"),
+            sigma2=(0.5, 0.1),
+            fine_tune=True,
+            fine_tune_iter=2,
+            max_iter=5,
+        ),
         "BNMF": BNMF(3, **few),
         "BinarySparseCoding": BinarySparseCoding(3, **few),
         "PCA": PCA(2),
@@ -57,6 +78,11 @@ def models():
         "Imputer": Imputer([PPCA(1), PPCA(2)], cv=2, n_jobs=1, random_state=0),
         "DMFA": DMFA(2, 2, 2, 1, **few),
         "DMCFA": DMCFA(2, 2, 2, 1, **few),
+        "DBN": DBN(
+            (4, 3), visible="gaussian", visible_variance=10.0, fine_tune=2, max_iter=5, random_state=0
+        ),
+        "VAE": VAE(1, hidden_layer_sizes=[3], prior="mixture", max_iter=5, random_state=0),
+        "RBM": RBM(3, visible="gaussian", visible_variance=10.0, max_iter=5, random_state=0),
     }
 
 
@@ -81,7 +107,7 @@ def main(names):
             text = json.dumps(answers(model), indent=1)
             path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
             print(f"wrote {path.name}")
-    assert set(models()) == set(KNOWN_CLASSES)
+    assert {name.partition("-")[0] for name in models()} == set(KNOWN_CLASSES)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,12 @@ from tests.oracles import mfm as oracle
 
 ATTRIBUTES = ("weights", "means", "loadings", "noise_variance", "coef", "intercept")
 STARTS = ("weights_init", "means_init", "loadings_init", "noise_init", "coef_init", "intercept_init")
-EXACT = {"accelerate": None, "noise_floor": 0.0, "tol": 0.0}  # max_iter=n is exactly n EM steps
+EXACT = {
+    "accelerate": None,
+    "noise_floor": 0.0,
+    "prior": None,
+    "tol": 0.0,
+}  # max_iter=n is exactly n EM steps
 SIZES = [(1, 1, 2, 2), (1, 3, 4, 2), (2, 2, 3, 2), (3, 1, 4, 2), (1, 2, 2, 4), (2, 2, 4, 3), (3, 3, 5, 3)]
 every_size = pytest.mark.parametrize("size", SIZES, ids=lambda size: "L{}-d{}-D{}-C{}".format(*size))
 holed_or_not = pytest.mark.parametrize("holed", [False, True], ids=["", "holed"])
@@ -250,6 +255,7 @@ def test_the_objective_never_falls(seed, accelerate):
         y = np.where(y < 0, -1, np.arange(60) % C)
         X[:, 0] += 4.0 * np.arange(60) % C
     settings = {"discriminative_weight": emphasis, "accelerate": accelerate, "random_state": seed}
+    settings["prior"] = None
     model = MFMClassifier(L, d, max_iter=25, tol=0.0, n_init=2, **settings).fit(X, y, weight)
     assert np.isfinite(model.history_).all()
     assert np.diff(model.history_).min() >= -1e-8
@@ -635,8 +641,8 @@ def test_partial_fit_knows_classes_that_come_later():
 
 def test_mini_batches():
     X, y = labelled_rows(22, 2, N=600, overlap=0.3)
-    batches = MFMClassifier(1, 2, batch_size=60, max_iter=20, tol=0.0, random_state=0).fit(X, y)
-    whole = quietly(MFMClassifier(1, 2, max_iter=100, random_state=0), X, y)
+    batches = MFMClassifier(1, 2, batch_size=60, max_iter=20, tol=0.0, random_state=0, prior=None).fit(X, y)
+    whole = quietly(MFMClassifier(1, 2, max_iter=100, random_state=0, prior=None), X, y)
     assert batches.history_[-1] == pytest.approx(objective(batches, X, y), rel=1e-9)
     assert batches.history_[-1] > whole.history_[-1] - 0.1
 

@@ -350,23 +350,32 @@ def best_start(
                 end = run(step, start, max_iter=n_done, stop=stop, objective=objective)
                 ends.append(end)
                 if end.interrupted:
-                    return _best([*last_round, *ends], objective)[0].params, True
-            ends = _best(ends, objective)[: -(-len(ends) // 2)]
+                    return best_first([*last_round, *ends], objective)[0].params, True
+            ends = best_first(ends, objective)[: -(-len(ends) // 2)]
             if len(ends) == 1:
                 return ends[0].params, False
             survivors = [end.state() for end in ends]
     except KeyboardInterrupt:
         if not (found := [*last_round, *ends]):
             raise
-        return _best(found, objective)[0].params, True
+        return best_first(found, objective)[0].params, True
 
 
-def _best(ends: list[Result[Params]], objective: Objective) -> list[Result[Params]]:
-    """The best first, and among equals the first found: their last digits must not decide."""
+def best_first(
+    ends: Iterable[Result[Params]],
+    objective: Objective,
+    clean: Callable[[Params], bool] = lambda params: True,
+) -> list[Result[Params]]:
+    """The best first, and among equals the first found: their last digits must not decide.
 
-    def order(a: Result[Params], b: Result[Params]) -> int:
-        if objective.better(a.history[-1], b.history[-1]):
+    Runs that end at parameters which are not `clean` come after all others.
+    """
+
+    def order(a: tuple[bool, Result[Params]], b: tuple[bool, Result[Params]]) -> int:
+        if a[0] != b[0]:
+            return -1 if a[0] else 1
+        if objective.better(a[1].history[-1], b[1].history[-1]):
             return -1
-        return 1 if objective.better(b.history[-1], a.history[-1]) else 0
+        return 1 if objective.better(b[1].history[-1], a[1].history[-1]) else 0
 
-    return sorted(ends, key=cmp_to_key(order))
+    return [end for _, end in sorted(((clean(end.params), end) for end in ends), key=cmp_to_key(order))]

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from latently.backend.linalg import symmetric
 from latently.backend.namespace import Array, Floats, zeros
 from latently.core.block import Block
-from latently.core.drivers import best_start, em_step, relative
+from latently.core.drivers import em_step, relative
 from latently.core.frame import Frame
+from latently.core.search import Search
 from latently.core.squarem import squarem
 from latently.core.sweep import LocalSweep
 from latently.deep.stages import Stages
@@ -26,7 +27,7 @@ from latently.distributions.gaussian import FullDensity, FullGaussian
 from latently.distributions.layers import Layer, Layers, Moments, Rules, Top, standard_top
 from latently.distributions.mixture import MixtureParams
 from latently.estimators import fitting
-from latently.estimators.starts import SHORT_RUN, rows_for_start
+from latently.estimators.starts import SEARCH_TOL, rows_for_start
 from latently.mixture import starts
 
 
@@ -100,27 +101,29 @@ def _fitted(inputs: Inputs, prior: Moments, options: MixtureOptions, stages: Sta
         sweep = LocalSweep(lambda: [rows], None, floats_per_row=kernel.floats_per_row(K, q, False))
         return em_step(kernel, sweep, baseline)
 
+    def accelerated(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return squarem(step, kernel) if options.accelerate == "squarem" else step
+
     def start(_: Any) -> tuple[Any, bool]:
         order = _in_order(inputs, q)
         sample = block.take(order[:: -(-len(order) // rows_for_start(K))])
-        found = starts.starting_values(
+        found = starts.Starts(
             kernel,
             K,
             options.init,
-            starts.number_of_starts(options.n_init, max(1, round(total)), q, K),
             options.seed,
             Block(sample.X[:, :q], sample.weight),
             Frame(np.zeros(q), np.ones(q)),
         )
-        stop = relative(options.tol)
-        return best_start(step_over(sample), found, n_steps=SHORT_RUN, stop=stop)
+        n_starts = starts.number_of_starts("auto")[0] if options.n_init == "auto" else options.n_init
+        short = step_over(sample)
+        search = Search(short, accelerated(short), stop=relative(max(options.tol, SEARCH_TOL)))
+        return search.best(found.first(n_starts))
 
     def example() -> MixtureParams:
         return mixture_of_prior(prior, options)
 
-    step = step_over(block)
-    if options.accelerate == "squarem":
-        step = squarem(step, kernel)
+    step = accelerated(step_over(block))
     # with tol=0 only the whole fit warns about mixtures that have not converged
     stage = stages.run(
         lambda fit_options: fitting.fit(step, start, fit_options, example=example),

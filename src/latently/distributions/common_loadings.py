@@ -41,7 +41,7 @@ from latently.core.tree import add
 from latently.distributions import common_loadings_missing as missing_entries
 from latently.distributions.common_loadings_missing import MissingSums, WithMissing
 from latently.distributions.family import Family
-from latently.distributions.gaussian import SMALLEST_VARIANCE, FullStats
+from latently.distributions.gaussian import NEAR_FLOOR, SMALLEST_VARIANCE, FullStats
 from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
 
@@ -113,6 +113,7 @@ class ProjectedSums:  # sums of a block; z is measured from the anchor
     sum_zx: Array  # (q, D)    sum of E[z|x] x'
     sum_square: Array  # (D,)  sum of x^2
     incomplete: MissingSums | None = None  # sums of rows with missing entries
+    plain: Array | None = None  # (K,) sum of r where the others are sums of r u, for rows of precisions u
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ class CommonStats:
     sum_x: Array  # (D,)        sum of x
     sum_zx: Array  # (q, D)     sum of E[z x'|x]
     sum_square: Array  # (D,)   sum of x^2
+    precision: Array | None = None  # (K,) sum of r u where rows have precisions u, which then weigh x and z
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,13 @@ class CommonLoadings(Family):
         log_prob += density.constants[:, None]
         return log_prob, Projected(p, squares)
 
+    def normalisers(self, density: CommonDensity, block: Block, latent: Projected | WithMissing) -> Array:
+        """-1/2 ln|2 pi Sigma_oo| of the observed entries: (K, n), or (K, 1) for complete rows."""
+        if isinstance(latent, WithMissing):
+            return missing_entries.normalisers(density, block, latent)
+        square = namespace(block.X).sum(density.params.centre**2 * density.half_precision)
+        return (density.constants - density.log_weights + square)[:, None]
+
     def sums(
         self, density: CommonDensity, block: Block, projected: Projected | WithMissing, resp: Responsibilities
     ) -> ProjectedSums:
@@ -226,18 +235,21 @@ class CommonLoadings(Family):
             sum_x=resp.by_row @ X,
             sum_zx=z @ X,  # always in float64: the noise is the residual of x^2
             sum_square=resp.by_row @ projected.squares,
+            plain=None if resp.plain is None else resp.plain.weight,
         )
 
     def stats(self, density: CommonDensity, sums: ProjectedSums) -> CommonStats:
         """Statistics of z, which is linear in p, given k; once per sweep."""
         n, G, a = sums.weight[:, None], density.to_factors, density.at_zero
+        plain = sums.weight if sums.plain is None else sums.plain  # V is proportional to 1 / u
         Gp = (G @ sums.sum_p[..., None])[..., 0]
         cross = a[:, :, None] * Gp[:, None, :]
-        a_and_V = a[:, :, None] * a[:, None, :] + density.factor_covariances
+        a_and_V = n[..., None] * (a[:, :, None] * a[:, None, :])
+        a_and_V = a_and_V + plain[:, None, None] * density.factor_covariances
         stats = CommonStats(
             weight=sums.weight,
             sum_z=n * a + Gp,
-            sum_zz=symmetric(G @ sums.sum_pp @ transpose(G) + 2.0 * cross) + n[..., None] * a_and_V,
+            sum_zz=symmetric(G @ sums.sum_pp @ transpose(G) + 2.0 * cross) + a_and_V,
             sum_x=sums.sum_x,
             sum_zx=sums.sum_zx,
             sum_square=sums.sum_square,
@@ -256,15 +268,17 @@ class CommonLoadings(Family):
         xp = namespace(stats.weight)
         filled = stats.weight > 0
         n = xp.where(filled, stats.weight, 1.0)[:, None]
-        latent_means = xp.where(filled[:, None], stats.sum_z / n, params.latent_means)
-        outer = latent_means[:, :, None] * latent_means[:, None, :]
+        precision = stats.weight if stats.precision is None else stats.precision
+        share = xp.where(filled, precision, 1.0)[:, None]  # n, without precisions
+        latent_means = xp.where(filled[:, None], stats.sum_z / share, params.latent_means)
+        outer = (share / n)[..., None] * (latent_means[:, :, None] * latent_means[:, None, :])
         latent_covariances = xp.where(
             filled[:, None, None], stats.sum_zz / n[..., None] - outer, params.latent_covariances
         )
         if self.shared:
             latent_covariances = pooled(latent_covariances, stats.weight)
 
-        A, c, total = params.loadings, params.centre, xp.sum(stats.weight)
+        A, c, total = params.loadings, params.centre, xp.sum(precision)
         z_mean, x_mean = xp.sum(stats.sum_z, axis=0) / total, stats.sum_x / total
         zz, xz = xp.sum(stats.sum_zz, axis=0) / total, stats.sum_zx.T / total
         residual_z = xz - c[:, None] * z_mean - A @ zz  # mean of (x - c - A z) z'
@@ -284,8 +298,10 @@ class CommonLoadings(Family):
         added = slope + (residual - at_far)[:, None] * (far / norm)
         moved_mean = residual + (at_far - residual) / norm  # `added` at `far`
         noise = square - xp.sum(added * slope, axis=1) - moved_mean * residual
+        n_rows = xp.sum(stats.weight)
+        noise = noise * (total / n_rows)
         if self.prior is not None:
-            noise = self.prior.variances(noise * total, total, stats.weight.shape[0])
+            noise = self.prior.variances(noise * n_rows, n_rows, stats.weight.shape[0])
         return self.bounded(
             replace(
                 params,
@@ -506,6 +522,13 @@ class CommonLoadings(Family):
         covariances = 1 if self.shared else K
         structured = D + D * q - q * q + K * q + covariances * q * (q + 1) // 2
         return min(structured, K * D + covariances * D * (D + 1) // 2)
+
+    def least_rows(self, D: int) -> int:
+        return 1 if self.shared else self.n_factors + 1
+
+    def at_floor(self, params: CommonParams) -> Array:
+        xp, shape = namespace(params.centre), params.means.shape
+        return xp.broadcast_to(params.noise_variance <= self.floor * (1.0 + NEAR_FLOOR), shape)
 
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> CommonParams:
         """Leading directions of all rows about the origin, and the moments of the parts in this subspace.

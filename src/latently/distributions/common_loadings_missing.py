@@ -57,6 +57,7 @@ class MissingSums:
     of_rows: Array  # (1 + q, D): of 1 and z, times x where it is observed
     of_missing: Array  # (1 + q + P, D): of 1, z and z z', where x is missing
     of_squares: Array  # (D,): of x^2 where it is observed
+    excess: Array | None = None  # (D,): of r - r u where x is missing, if rows have precisions u
 
 
 def tables(density: CommonDensity) -> Tables:
@@ -118,23 +119,40 @@ def evaluate(density: CommonDensity, block: Block) -> tuple[Array, WithMissing]:
     return log_prob + density.log_weights[:, None], WithMissing(columns, y)
 
 
+def normalisers(density: CommonDensity, block: Block, latent: WithMissing) -> Array:
+    """-1/2 ln|2 pi Sigma_oo| (K, n)."""
+    xp = namespace(block.X)
+    observed = xp.astype(block.observed, xp.float64)
+    of_noise = -0.5 * (observed @ xp.log(2 * math.pi * density.params.noise_variance))
+    return of_noise - 0.5 * packed.log_determinant(latent.columns)
+
+
 def sums(density: CommonDensity, block: Block, latent: WithMissing, resp: Responsibilities) -> MissingSums:
+    """Weighted with r u, if rows have precisions u, but covariances, proportional to 1 / u, with r."""
     xp = namespace(block.X)
     q, K, n = latent.y.shape
+    r = resp.full()
     s = packed.backward(latent.columns, latent.y)
     ss = packed.inverse(latent.columns)
-    ss += xp.stack([s[i, ...] * s[j, ...] for i, j in packed.pairs(q)])
-    weighted = xp.concat([xp.ones_like(s[:1, ...]), s, ss]) * resp.full()
+    outer = xp.stack([s[i, ...] * s[j, ...] for i, j in packed.pairs(q)])
+    if resp.plain is None:
+        ss += outer
+        ss *= r
+    else:
+        ss = ss * resp.plain.full() + outer * r
+    weighted = xp.concat([r[None, ...], s * r, ss])
     weighted = xp.reshape(weighted, (-1, n))  # ((1 + q + P) K, n)
     z = density.tables.to_z @ weighted[: (1 + q) * K, :]
     zz = density.tables.to_zz @ weighted
     rows = xp.concat([resp.by_row[None, :], z, zz])
     assert block.observed is not None
+    missing = xp.astype(~block.observed, xp.float64)
     return MissingSums(
         totals=xp.reshape(xp.sum(weighted, axis=1), (-1, K)),
         of_rows=rows[: 1 + q, :] @ block.X,
-        of_missing=rows @ xp.astype(~block.observed, xp.float64),
+        of_missing=rows @ missing,
         of_squares=resp.by_row @ (block.X * block.X),
+        excess=None if resp.plain is None else (resp.plain.by_row - resp.by_row) @ missing,
     )
 
 
@@ -152,6 +170,7 @@ def statistics(density: CommonDensity, sums: MissingSums) -> dict[str, Array]:
     zz = packed.unpacked(sums.of_missing[1 + q :, :], q)  # (D, q, q)
     zza = (zz @ A.T[..., None])[..., 0].T  # (q, D)
     az = xp.sum(A * z, axis=0)
+    of_noise = missing_weight if sums.excess is None else missing_weight + sums.excess
     return {
         "weight": n,
         "sum_z": n[:, None] * xi + s,
@@ -159,7 +178,8 @@ def statistics(density: CommonDensity, sums: MissingSums) -> dict[str, Array]:
         "sum_x": sums.of_rows[0, :] + missing_weight * c + az,
         "sum_zx": sums.of_rows[1:, :] + z * c + zza,
         "sum_square": sums.of_squares
-        + missing_weight * (psi + c**2)
+        + of_noise * psi
+        + missing_weight * c**2
         + 2.0 * c * az
         + xp.sum(A * zza, axis=0),
     }

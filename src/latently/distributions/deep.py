@@ -27,6 +27,7 @@ from latently.backend import packed
 from latently.backend.linalg import diagonals, symmetric, transpose
 from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
 from latently.core.block import Block
+from latently.core.tree import mapped
 from latently.distributions.common_loadings import CommonDensity, CommonLoadings, CommonParams, CommonStats
 from latently.distributions.gaussian import FullDensity, FullParams, FullStats
 from latently.distributions.layers import (
@@ -163,7 +164,8 @@ class DeepLowRank(Leaves):
             flat = xp.reshape(values, (values.shape[0], -1))
             return xp.reshape(members @ flat, (n, *values.shape[1:]))
 
-        return LowRankStats(*(added(value) for value in vars(stats).values()))
+        by_component: LowRankStats = mapped(added, stats)
+        return by_component
 
 
 class DeepCommon(Leaves):

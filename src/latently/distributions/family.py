@@ -16,6 +16,7 @@ rows). What `evaluate` returns may be overwritten.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -59,6 +60,14 @@ class Family(Protocol):
     def n_parameters(self, K: int, D: int) -> int:
         """Free parameters of K components, weights not counted."""
 
+    def least_rows(self, D: int) -> int:
+        """Rows that determine the parameters of a component; those with fewer are degenerate."""
+        return 1
+
+    def at_floor(self, params: Any) -> Array:
+        """(K, D) bool: features, or directions, in which a component has the smallest variance allowed."""
+        return params.means < params.means
+
     # -- EM -------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -76,6 +85,10 @@ class Family(Protocol):
     def log_prior(self, params: Any) -> float:
         """The log prior density of the parameters, which is zero at its maximum and without a prior."""
         return 0.0
+
+    def with_prior(self, prior: Prior | None) -> Any:
+        """The same family with another prior."""
+        return replace(self, prior=prior)  # type: ignore[type-var]
 
     @abstractmethod
     def rounding(self, density: Any) -> float:

@@ -30,6 +30,7 @@ from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
 
 SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms are still accurate
+NEAR_FLOOR = 1e-3  # relative distance within which a variance is at the floor
 
 
 _LARGEST_LOG = 300.0  # log of the largest standard deviation accepted in an extrapolation
@@ -59,6 +60,7 @@ class FullStats:  # every field is a sum over rows
     weight: Array  # (K,)        sum of r
     sum_x: Array  # (K, D)       sum of r x
     sum_xx: Array  # (G, D, D)   sum of r x x'
+    precision: Array | None = None  # (K,) sum of r u where rows have precisions u, which then weigh all x
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,11 @@ class FullGaussian(Family):
         else:
             distance = double(xp.stack([xp.vecdot(y, y, axis=-1) for y in whitened]))
         return density.constants[:, None] - 0.5 * distance, wide[:, :-1]
+
+    def normalisers(self, density: FullDensity, block: Block, latent: Array | WithMissing) -> Array:
+        """-1/2 ln|2 pi Sigma_oo| of the observed entries: (K, n), or (K, 1) for complete rows."""
+        complete = (density.constants - density.log_weights)[:, None]
+        return complete + latent.constants if isinstance(latent, WithMissing) else complete
 
     def most_per_row(self, K: int) -> float:
         """Responsibilities per row above which products over all rows are faster; measured."""
@@ -170,17 +177,19 @@ class FullGaussian(Family):
         xp = namespace(stats.weight)
         filled = stats.weight > 0
         n = xp.where(filled, stats.weight, 1.0)[:, None]
-        means = xp.where(filled[:, None], stats.sum_x / n, params.means)
+        precision = stats.weight if stats.precision is None else stats.precision
+        share = xp.where(filled, precision, 1.0)[:, None]  # n, without precisions
+        means = xp.where(filled[:, None], stats.sum_x / share, params.means)
         outer = means[:, :, None] * means[:, None, :]
         if self.shared:
             total = xp.sum(stats.weight)
-            between = xp.sum(outer * stats.weight[:, None, None], axis=0, keepdims=True)
+            between = xp.sum(outer * precision[:, None, None], axis=0, keepdims=True)
             covariances = (stats.sum_xx - between) / total
             if self.prior is not None:
                 K = stats.weight.shape[0]
                 covariances = self.prior.variances(covariances * total, total, K)
         else:
-            covariances = stats.sum_xx / n[:, :, None] - outer
+            covariances = stats.sum_xx / n[:, :, None] - (share / n)[:, :, None] * outer
             if self.prior is not None:
                 covariances = self.prior.variances(covariances * n[:, :, None], n[:, :, None])
             covariances = xp.where(filled[:, None, None], covariances, params.covariances)
@@ -276,6 +285,16 @@ class FullGaussian(Family):
 
     def n_parameters(self, K: int, D: int) -> int:
         return K * D + (1 if self.shared else K) * D * (D + 1) // 2
+
+    def least_rows(self, D: int) -> int:
+        return 1 if self.shared else D + 1
+
+    def at_floor(self, params: FullParams) -> Array:
+        """By the eigenvalues relative to the floor."""
+        xp = namespace(self.floor)
+        unit = xp.sqrt(xp.where(self.floor > 0, self.floor, SMALLEST_VARIANCE))
+        values = xp.linalg.eigvalsh(symmetric(params.covariances / (unit[:, None] * unit)))
+        return xp.broadcast_to(values <= 1.0 + NEAR_FLOOR, params.means.shape)
 
 
 def _about_origin(weight: Array, mu: Array, first: Array, second: Array) -> tuple[Array, Array]:

@@ -55,6 +55,7 @@ class WithMissing:
 
     groups: list[Group]
     residuals: Array  # (K, n, D): E[x | x_o, k] - mu_k
+    constants: Array  # (G, n): 1/2 ln|2 pi V|, by which complete rows would be less likely
 
 
 def evaluate(density: FullDensity, block: Block) -> tuple[Array, WithMissing]:
@@ -82,11 +83,15 @@ def evaluate(density: FullDensity, block: Block) -> tuple[Array, WithMissing]:
     filled = xp.stack(residuals) + shift
     whitened = filled @ U
     log_prob = density.constants[:, None] + constant - 0.5 * xp.vecdot(whitened, whitened, axis=-1)
-    return log_prob, WithMissing(groups, filled)
+    return log_prob, WithMissing(groups, filled, constant)
 
 
 def sums(density: FullDensity, latent: WithMissing, resp: Responsibilities) -> tuple[Array, Array]:
-    """Sums of r E[x] (K, D) and r E[xx'] (G, D, D) given the observed entries."""
+    """Sums of r E[x] (K, D) and r E[xx'] (G, D, D) given the observed entries.
+
+    With precisions u of rows these are r u E[x] and r E[u xx']: V, which is proportional to 1 / u, is
+    weighted with r.
+    """
     (K, D), G = density.means.shape, density.covariances.shape[0]
     xp = namespace(density.means)
     weights = resp.full()
@@ -97,8 +102,9 @@ def sums(density: FullDensity, latent: WithMissing, resp: Responsibilities) -> t
         x = xp.take(latent.residuals[k, ...], chosen, axis=0) + density.means[k, :]
         sum_x[k, :] += r @ x
         sum_xx[k if G > 1 else 0, ...] += (r[:, None] * x).T @ x
+    plain = weights if resp.plain is None else resp.plain.full()
     for g in range(G):
-        r = weights[g, :] if G > 1 else xp.sum(weights, axis=0)
+        r = plain[g, :] if G > 1 else xp.sum(plain, axis=0)
         for group in latent.groups:
             sum_xx[g, ...] += _sum_of_covariances(group, g, xp.take(r, group.rows))
     return sum_x, sum_xx

@@ -34,7 +34,7 @@ from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import low_rank_missing
 from latently.distributions.family import Family
-from latently.distributions.gaussian import SMALLEST_VARIANCE
+from latently.distributions.gaussian import NEAR_FLOOR, SMALLEST_VARIANCE
 from latently.distributions.low_rank_missing import MissingSums, WithMissing
 from latently.distributions.prior import Prior, log_noise
 from latently.distributions.responsibilities import Entries, Responsibilities
@@ -86,6 +86,7 @@ class ProjectedSums:  # sums of a block in projected rows, before conversion to 
     sum_yx: Array  # (K, q, D)  sum of r y x'
     sum_square: Array  # (G, S) sum of r x^2, over components if shared, over features if isotropic
     incomplete: MissingSums | None = None  # sums of rows with missing entries
+    plain: Array | None = None  # (K,) sum of r where the others are sums of r u, for rows of precisions u
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class LowRankStats:
     sum_zx: Array  # (K, q, D)  sum of r E[z x']
     sum_zz: Array  # (K, q, q)  sum of r (V + m m')
     sum_square: Array  # (G, S) sum of r x^2, over components if shared, over features if isotropic
+    precision: Array | None = None  # (K,) sum of r u where rows have precisions u, which then weigh x and m
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,13 @@ class LowRankGaussian(Family):
             log_prob += 0.5 * double(xp.sum(y * y, axis=1))
         return log_prob, Projected(wide, y, squares)
 
+    def normalisers(self, density: LowRankDensity, block: Block, latent: Projected | WithMissing) -> Array:
+        """-1/2 ln|2 pi Sigma_oo| of the observed entries: (K, n), or (K, 1) for complete rows."""
+        if isinstance(latent, WithMissing):
+            return low_rank_missing.normalisers(density, block, latent)
+        square = namespace(block.X).sum(density.means**2 / density.noise, axis=1)
+        return (density.constants - density.log_weights + 0.5 * square)[:, None]
+
     def factor_means(self, density: LowRankDensity, projected: Projected | WithMissing) -> Array:
         """E[z | x, k] (n, K, q)."""
         if isinstance(projected, WithMissing):
@@ -245,7 +254,8 @@ class LowRankGaussian(Family):
             squares = resp.by_row[None, :] @ projected.squares
         elif squares is None:
             squares = resp.times(projected.squares)
-        return ProjectedSums(resp.weight, sum_x, sum_yx, squares)
+        plain = None if resp.plain is None else resp.plain.weight
+        return ProjectedSums(resp.weight, sum_x, sum_yx, squares, plain=plain)
 
     def no_sums(self, density: LowRankDensity, incomplete: MissingSums) -> ProjectedSums:
         """Expectations for missing entries only: for complete rows they are zero."""
@@ -258,6 +268,7 @@ class LowRankGaussian(Family):
         """Statistics in z = C^-T y from sums in y = P'(x - mu), which is linear in x; once per sweep."""
         mu, P, W = density.means, density.projections, density.to_factors
         weight, sum_yx = sums.weight, sums.sum_yx
+        plain = weight if sums.plain is None else sums.plain  # V is proportional to 1 / u
         sum_y = ((sums.sum_x - weight[:, None] * mu)[:, None, :] @ P)[:, 0, :]
         yy = (sum_yx - sum_y[:, :, None] * mu[:, None, :]) @ P
         stats = LowRankStats(
@@ -265,7 +276,7 @@ class LowRankGaussian(Family):
             sum_x=sums.sum_x,
             sum_z=(sum_y[:, None, :] @ W)[:, 0, :],
             sum_zx=transpose(W) @ sum_yx,
-            sum_zz=weight[:, None, None] * density.factor_covariances + symmetric(transpose(W) @ yy @ W),
+            sum_zz=plain[:, None, None] * density.factor_covariances + symmetric(transpose(W) @ yy @ W),
             sum_square=sums.sum_square,
         )
         if sums.incomplete is not None:
@@ -303,9 +314,11 @@ class LowRankGaussian(Family):
         K, D = stats.sum_x.shape
         filled = stats.weight > 0
         n = xp.where(filled, stats.weight, 1.0)[:, None]  # (K, 1)
-        x_mean, z_mean = stats.sum_x / n, stats.sum_z / n
-        C_zx = stats.sum_zx - (n * z_mean)[:, :, None] * x_mean[:, None, :]
-        C_zz = symmetric(stats.sum_zz - (n * z_mean)[:, :, None] * z_mean[:, None, :])
+        precision = stats.weight if stats.precision is None else stats.precision
+        share = xp.where(filled, precision, 1.0)[:, None]  # n, without precisions
+        x_mean, z_mean = stats.sum_x / share, stats.sum_z / share
+        C_zx = stats.sum_zx - (share * z_mean)[:, :, None] * x_mean[:, None, :]
+        C_zz = symmetric(stats.sum_zz - (share * z_mean)[:, :, None] * z_mean[:, None, :])
         if self.n_factors:
             C_zz = xp.where(filled[:, None, None], C_zz, eye(self.n_factors, C_zz))
             L = xp.linalg.inv(C_zz) @ C_zx  # (K, q, D), the loadings transposed
@@ -313,7 +326,7 @@ class LowRankGaussian(Family):
             L = C_zx
         means = x_mean - (z_mean[:, None, :] @ L)[:, 0, :]
 
-        explained = stats.weight[:, None] * x_mean**2 + xp.sum(L * C_zx, axis=1)  # (K, D)
+        explained = precision[:, None] * x_mean**2 + xp.sum(L * C_zx, axis=1)  # (K, D)
         if self.shared:
             explained = xp.sum(explained, axis=0, keepdims=True)
         if self.isotropic:
@@ -450,6 +463,14 @@ class LowRankGaussian(Family):
         if self.shared:
             return K * D + min(K * loadings + noise, K * full)
         return K * (D + min(loadings + noise, full))
+
+    def least_rows(self, D: int) -> int:
+        """Any q + 1 points lie in a subspace of q factors; one more tells of noise of a component's own."""
+        q = min(self.n_factors, D)
+        return q + 1 if self.shared else min(q + 2, D + 1)
+
+    def at_floor(self, params: LowRankParams) -> Array:
+        return params.noise_variance <= self._floor() * (1.0 + NEAR_FLOOR)
 
     # -- helpers of the above----------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ statistics contain their expectations x_d = mu_d + l_d'z and have the shape of t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,6 +69,7 @@ class MissingSums:
     of_rows: Array  # (1 + q, K, D): of 1 and m, times x where it is observed
     of_missing: Array  # (1 + q + T, K, D): of all, where x is missing
     of_squares: Array  # (K, S): of 1, times x^2 where it is observed
+    excess: Array | None = None  # (K, D): sums of r - r u where x is missing, if rows have precisions u
 
 
 def tables(density: LowRankDensity) -> Tables:
@@ -116,6 +118,13 @@ def evaluate(
     precisions = xp.reshape(density.tables.precisions @ observed.T, (-1, K, n))
     gain, columns, y = _explained(precisions, b)
     return log_prob + gain, WithMissing(None, columns, y)
+
+
+def normalisers(density: LowRankDensity, block: Block, latent: WithMissing) -> Array:
+    """-1/2 ln|2 pi Sigma_oo| (K, n), after an evaluation that was not rough."""
+    xp = namespace(block.X)
+    of_noise = -0.5 * xp.log(2 * math.pi * density.noise) @ xp.astype(block.observed, xp.float64).T
+    return of_noise - 0.5 * packed.log_determinant(latent.columns) if latent.columns else of_noise
 
 
 def _explained(precisions: Array, b: Array) -> tuple[Array, list[Array], Array]:
@@ -182,6 +191,7 @@ def sums(
     latent: WithMissing,
     resp: Responsibilities,
 ) -> MissingSums:
+    """Weighted with r u, if rows have precisions u, but covariances, proportional to 1 / u, with r."""
     xp = namespace(block.X)
     q = family.n_factors
     r, flat, bounds = resp.entries()  # ordered by component
@@ -190,9 +200,28 @@ def sums(
         columns = [latent.at(column, flat) for column in latent.columns]
         m = packed.backward(columns, latent.at(latent.y, flat))  # (q, M)
         zz = packed.inverse(columns)
-        zz += xp.stack([m[i, :] * m[j, :] for i, j in packed.pairs(q)])
-        weighted = xp.concat([weighted, m * r, zz * r])
-    return sums_of_moments(family, block, weighted, flat, bounds)
+        outer = xp.stack([m[i, :] * m[j, :] for i, j in packed.pairs(q)])
+        if resp.plain is None:
+            zz += outer
+            zz *= r
+        else:
+            zz = zz * resp.plain.entries()[0] + outer * r
+        weighted = xp.concat([weighted, m * r, zz])
+    sums = sums_of_moments(family, block, weighted, flat, bounds)
+    if resp.plain is None:
+        return sums
+    return replace(sums, excess=_sums_where_missing(block, resp.plain.entries()[0] - r, flat, bounds))
+
+
+def _sums_where_missing(block: Block, weights: Array, flat: Array | None, bounds: list[int]) -> Array:
+    """(K, D) sums of weights (M,), ordered by component, over the rows where a feature is missing."""
+    xp = namespace(block.X)
+    assert block.observed is not None
+    missing, parts = xp.astype(~block.observed, xp.float64), []
+    for k, (first, last) in enumerate(pairwise(bounds)):
+        rows = missing if flat is None else xp.take(missing, flat[first:last] - k * len(block), axis=0)
+        parts.append(weights[first:last] @ rows)
+    return xp.stack(parts)
 
 
 def sums_of_moments(
@@ -236,6 +265,8 @@ def statistics(family: LowRankGaussian, density: LowRankDensity, sums: MissingSu
     zzl = xp.permute_dims((zz @ density.loadings[..., None])[..., 0], (2, 0, 1)) if q else m  # r E[zz'] l
     ml = xp.sum(m * L, axis=0)
     square = r * (psi + mu**2) + 2.0 * mu * ml + xp.sum(zzl * L, axis=0)
+    if sums.excess is not None:
+        square = square + sums.excess * psi
     if family.isotropic:
         square = xp.sum(square, axis=1, keepdims=True)
     square = square + sums.of_squares

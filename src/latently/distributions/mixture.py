@@ -7,7 +7,7 @@ Generic over families, which define the density of a row and the statistics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ import numpy as np
 from latently.backend.namespace import Array, Floats, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.kernel import Kernel
-from latently.core.tree import add
+from latently.core.tree import add, mapped
 from latently.distributions.responsibilities import normalise, respond
 
-_DEAD = 1e-300  # a component with less weight is dead
+DEAD = 1e-300  # a component with less weight is dead
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -50,11 +50,7 @@ class Mixture(Kernel):
         return [replace(self, family=family) for family in self.family.conditionals()]
 
     def in_main_memory(self) -> Mixture:
-        held = {field.name: getattr(self.family, field.name) for field in fields(self.family)}
-        arrays = {name: to_numpy(value) for name, value in held.items() if hasattr(value, "shape")}
-        if held.get("prior") is not None:
-            arrays["prior"] = replace(held["prior"], scale=to_numpy(held["prior"].scale))
-        return replace(self, family=replace(self.family, **arrays))
+        return replace(self, family=mapped(_as_numpy, self.family))
 
     def log_prior(self, params: MixtureParams) -> float:
         return float(self.family.log_prior(params.components))
@@ -62,7 +58,7 @@ class Mixture(Kernel):
     def of_unit_weight(self, weight: float) -> Mixture:
         if getattr(self.family, "prior", None) is None:
             return self
-        return replace(self, family=replace(self.family, prior=self.family.prior.times(1.0 / weight)))
+        return replace(self, family=self.family.with_prior(self.family.prior.times(1.0 / weight)))
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         return int(self.family.floats_per_row(K, D, missing))
@@ -81,6 +77,10 @@ class Mixture(Kernel):
             if complete is not None:
                 sums = self.e_step(density, replace(complete, observed=None))
                 return sums if incomplete is None else add(self.e_step(density, incomplete), sums)
+        return self.sums(density, block)
+
+    def sums(self, density: Any, block: Block) -> MixtureStats:
+        """Sums over rows that are all complete or all incomplete."""
         xp = namespace(block.X)
         log_joint, latent = self.family.evaluate(density, block, rough=True)
         most_per_row = self.family.most_per_row(log_joint.shape[0])
@@ -88,6 +88,18 @@ class Mixture(Kernel):
         log_norm, resp = respond(log_joint, block.weight, allowed, most_per_row)
         sums = self.family.sums(density, block, latent, resp)
         return MixtureStats(xp.sum(resp.by_row * log_norm), xp.sum(resp.by_row), sums)
+
+    def posterior(self, density: Any, block: Block) -> tuple[Array, Array]:
+        """ln p(x) (n,) of the observed entries, and the posterior probabilities (K, n) of the components."""
+        return normalise(self.family.evaluate(density, block)[0])
+
+    def most_probable(self, resp: Array) -> Array:
+        """(n,) the components with the largest posterior probabilities (n, K)."""
+        return namespace(resp).argmax(resp, axis=1)
+
+    def of_family(self, density: Any) -> Any:
+        """The density that the functions of the family take."""
+        return density
 
     def assigned(self, log_joint: Array, allowed: Array | None) -> Array | None:
         """(n, K) bool: the components among which rows are divided, of those that are allowed."""
@@ -131,7 +143,7 @@ class Mixture(Kernel):
     def to_vector(self, params: MixtureParams) -> Array:
         """All parameters as one unconstrained vector: log weights, then those of the family."""
         xp = namespace(params.weights)
-        log_weights = xp.log(xp.clip(params.weights, min=_DEAD))
+        log_weights = xp.log(xp.clip(params.weights, min=DEAD))
         return xp.concat([log_weights, self.family.to_vector(params.components)])
 
     def from_vector(self, vector: Array, like: MixtureParams) -> MixtureParams:
@@ -139,7 +151,7 @@ class Mixture(Kernel):
         xp = namespace(vector)
         K = like.weights.shape[0]
         log_weights = vector[:K] - xp.max(vector[:K])
-        weights = xp.where(like.weights > _DEAD, xp.exp(log_weights), 0.0)
+        weights = xp.where(like.weights > DEAD, xp.exp(log_weights), 0.0)
         components = self.family.from_vector(vector[K:], like.components)
         return MixtureParams(weights / xp.sum(weights), components)
 
@@ -168,44 +180,60 @@ class Mixture(Kernel):
         within = self.family.marginal_variances(params.components)
         return mean, xp.sqrt(xp.sum(pi * (within + (mu - mean) ** 2), axis=0))
 
+    def imputed(self, density: Any, block: Block) -> Array:
+        """(n, D) rows whose missing entries are their posterior means; for a block that has some."""
+        return expected_rows(self, density, block)
+
+    def moments_of_missing(self, density: Any, block: Block) -> tuple[Array, Array]:
+        """Means and variances (n, D) of missing entries given the observed ones; for a block that has some.
+
+        The variance is that within components and that of the means of the components, weighted with r.
+        """
+        density = self.of_family(density)
+        log_joint, latent = self.family.evaluate(density, block)
+        resp = normalise(log_joint)[1]
+        mean = self.family.expected(density, block, latent, resp.T)
+        variance = namespace(mean).zeros_like(mean)
+        for k in range(resp.shape[0]):
+            its_mean, its_variance = self.family.moments_given(density, block, latent, k)
+            variance = variance + resp[k, :, None] * (its_variance + (its_mean - mean) ** 2)
+        return mean, variance
+
+    def drawn(self, density: Any, block: Block, n_draws: int, rng: np.random.Generator) -> Floats:
+        """(n, n_draws, D) rows whose missing entries are drawn given the observed ones, if it has some."""
+        log_joint, latent = self.family.evaluate(density, block)
+        resp = to_numpy(normalise(log_joint)[1])
+        rows = np.empty((len(block), n_draws, block.X.shape[1]))
+        for i in range(n_draws):
+            rows[:, i] = self.family.draw(density, block, latent, drawn_labels(resp, rng), rng)
+        return rows
+
 
 def responsibilities(kernel: Mixture, density: Any, block: Block) -> Array:
-    """(n, K) posterior probabilities of the components."""
-    return normalise(kernel.family.evaluate(density, block)[0])[1].T
+    """(n, K) posterior probabilities of the components, and of noise if there is any."""
+    return kernel.posterior(density, block)[1].T
 
 
 def log_density(kernel: Mixture, density: Any, block: Block) -> Array:
     """(n,) ln p(x) of the observed entries."""
-    return normalise(kernel.family.evaluate(density, block)[0])[0]
+    return kernel.posterior(density, block)[0]
 
 
 def expected_rows(kernel: Mixture, density: Any, block: Block) -> Array:
-    """(n, D) posterior mean of missing entries; for observed entries the reconstruction of the family."""
+    """(n, D) posterior mean of missing entries; for observed entries the reconstruction of the family.
+
+    Averaged over the components; noise, if there is any, has no part in it.
+    """
+    density = kernel.of_family(density)
     log_joint, latent = kernel.family.evaluate(density, block)
     return kernel.family.expected(density, block, latent, normalise(log_joint)[1].T)
 
 
-def moments_of_missing(kernel: Mixture, density: Any, block: Block) -> tuple[Array, Array]:
-    """Means and variances (n, D) of missing entries given the observed ones; for a block that has some.
-
-    The variance is that within components and that of the means of the components, weighted with r.
-    """
-    log_joint, latent = kernel.family.evaluate(density, block)
-    resp = normalise(log_joint)[1]
-    mean = kernel.family.expected(density, block, latent, resp.T)
-    variance = namespace(mean).zeros_like(mean)
-    for k in range(resp.shape[0]):
-        its_mean, its_variance = kernel.family.moments_given(density, block, latent, k)
-        variance = variance + resp[k, :, None] * (its_variance + (its_mean - mean) ** 2)
-    return mean, variance
+def drawn_labels(resp: Floats, rng: np.random.Generator) -> Array:
+    """(n,) a component for each row, drawn with its posterior probabilities (K, n)."""
+    cumulated = np.cumsum(resp, axis=0)
+    return np.sum(cumulated < rng.random(resp.shape[1]) * cumulated[-1], axis=0)
 
 
-def drawn_rows(kernel: Mixture, density: Any, n_draws: int, rng: np.random.Generator, block: Block) -> Floats:
-    """(n, n_draws, D) rows with missing entries drawn given the observed ones; for a block that has some."""
-    log_joint, latent = kernel.family.evaluate(density, block)
-    cumulated = np.cumsum(to_numpy(normalise(log_joint)[1]), axis=0)
-    drawn = np.empty((len(block), n_draws, block.X.shape[1]))
-    for i in range(n_draws):
-        labels = np.sum(cumulated < rng.random(len(block)) * cumulated[-1], axis=0)
-        drawn[:, i] = kernel.family.draw(density, block, latent, labels, rng)
-    return drawn
+def _as_numpy(value: Any) -> Any:
+    return to_numpy(value) if hasattr(value, "shape") else value

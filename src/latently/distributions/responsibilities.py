@@ -76,6 +76,7 @@ class Responsibilities:
     by_row: Array  # (n,): sum over components, the weight of the row
     dense: Array | None  # (K, n)
     sparse: Entries | None  # instead of `dense`
+    plain: Responsibilities | None = None  # r, where these are r u: rows have precisions u (heavy tails)
 
     def entries(self) -> tuple[Array, Array | None, list[int]]:
         """Values ordered by component, their flat indices in (K, n), and the start of each component.
@@ -98,6 +99,19 @@ class Responsibilities:
         values, places, _ = self.entries()
         dense.reshape(-1)[places] = values
         return dense
+
+    def scaled(self, factor: Array) -> Responsibilities:
+        """Responsibilities times a factor (n,) of each row, or (K, n) of each entry."""
+        xp = namespace(self.weight)
+        if self.sparse is None:
+            dense = self.dense * factor
+            return Responsibilities(xp.sum(dense, axis=1), xp.sum(dense, axis=0), dense, None)
+        values, places, bounds = self.entries()
+        K, n, rows = len(self.weight), len(self.by_row), self.sparse.rows
+        values = values * (factor[rows] if factor.ndim == 1 else factor.reshape(-1)[places])
+        weight = np.bincount(np.repeat(np.arange(K), np.diff(bounds)), weights=values, minlength=K)
+        by_row = np.bincount(rows, weights=values, minlength=n)
+        return Responsibilities(weight, by_row, None, Entries(rows, values, bounds))
 
     def times(self, rows: Array) -> Array:
         """Sum over rows of responsibility times row, (K, columns)."""

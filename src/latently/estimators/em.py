@@ -23,7 +23,7 @@ from latently.core.tree import mapped
 from latently.estimators import fitting
 from latently.estimators.fitting import FitOptions, Start
 from latently.estimators.messages import unchanged_on_failure
-from latently.estimators.parameters import given_starts
+from latently.estimators.parameters import all_given, given_starts
 from latently.estimators.problem import Problem
 from latently.estimators.randomness import as_random_state
 
@@ -111,7 +111,7 @@ def known_start(
         last = here.to_frame(mapped(to_numpy, model._fitted_model().params))
         return problem.on_device(check(last, "the means of the last fit")), {}
     given = given_starts(model, model._parameters(), model._sizes(n_features))
-    if len(given) < len(model._parameters()):
+    if not all_given(model, model._parameters()):
         return None, given
     return problem.on_device(check(here.to_frame(to_kernel(given)), shown_as)), given
 

@@ -47,9 +47,12 @@ class IterativeEstimator(BaseEstimator):
         EM stops when the log-likelihood per row increases by less than `tol` times its absolute value (or by
         less than `tol`, if that value is below one). With 0, exactly `max_iter` steps are taken.
     n_init : int or "auto", default="auto"
-        Number of random starts. After four EM steps the better half continues, and so on until one is left.
-        With more than 10000 rows (or 50 per component) starts use a sample of the rows. "auto" is 8, and up
-        to 24 for small data (48 for MCFA). One component needs one start.
+        Number of starts. After a few EM steps the best go on with the steps of the fit until they have
+        converged or cannot overtake the best one. Mixtures try a third of the starts at first (at least 8,
+        10 for MCFA) and the others near the best optimum found, with two of its components merged and one
+        split. With more than 10000 rows (or 50 per component) starts use a sample of the rows. "auto" is 8 at
+        first and 12 near the best, and up to 24 more while better ones are found. One component needs one
+        start.
     accelerate : {"squarem", None}, default="squarem"
         "squarem" takes longer steps where EM converges slowly; an iteration then takes up to three passes
         over the data (nine for MCFA, whose EM step has three parts). The likelihood never decreases, and the

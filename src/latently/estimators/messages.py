@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sklearn.exceptions import ConvergenceWarning
+
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the first line outside latently and scikit-learn, which is the user's call."""
@@ -15,6 +17,10 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+class DegenerateWarning(ConvergenceWarning):
+    """A component of a fitted mixture describes a few rows, or a subspace, exactly."""
 
 
 _OURS = ("latently", "sklearn", "contextlib")

@@ -22,7 +22,7 @@ class Parameter:
     """One fitted array."""
 
     name: str  # of the attribute, without its underscore
-    init: str  # the constructor parameter with its starting value
+    init: str | None  # the constructor parameter with its starting value; None if it follows from the data
     shape: tuple[str, ...]  # in symbols
     check: Check = check_locations  # takes the name to show and an array, returns the array, or raises
 
@@ -42,8 +42,13 @@ def given_starts(model: Any, table: Table, sizes: Mapping[str, int]) -> dict[str
     return {
         entry.name: entry.checked(getattr(model, entry.init), sizes, entry.init)
         for entry in table
-        if getattr(model, entry.init) is not None
+        if entry.init is not None and getattr(model, entry.init) is not None
     }
+
+
+def all_given(model: Any, table: Table) -> bool:
+    """Whether the user has given every starting value."""
+    return all(entry.init is None or getattr(model, entry.init) is not None for entry in table)
 
 
 def fitted_arrays(model: Any, table: Table) -> dict[str, Array]:
@@ -73,6 +78,10 @@ def check_names(table: Table, given: Mapping[str, Any]) -> None:
 def check_shapes(model: Any, table: Table, sizes: Mapping[str, int], purpose: str) -> None:
     """Raise an error unless the model has the shapes of a fit with these sizes."""
     for entry in table:
+        if not hasattr(model, f"{entry.name}_"):
+            raise ValueError(
+                f"{purpose} needs {entry.name}_, which the earlier fit, with other options, lacks"
+            )
         found, expected = tuple(getattr(model, f"{entry.name}_").shape), entry.shape_for(sizes)
         if found != expected:
             raise ValueError(

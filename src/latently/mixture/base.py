@@ -6,24 +6,20 @@ components and the fitted arrays.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, fields, replace
+from dataclasses import KW_ONLY, fields
 from typing import Any
 
 import numpy as np
-from sklearn.base import DensityMixin
+from sklearn.base import DensityMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, like, namespace, to_numpy
-from latently.core.drivers import best_start, em_step, relative
+from latently.core.drivers import em_step, relative
+from latently.core.search import Search
+from latently.core.squarem import squarem
 from latently.core.summary import Summary
 from latently.core.tree import mapped
-from latently.distributions.mixture import (
-    drawn_rows,
-    expected_rows,
-    log_density,
-    moments_of_missing,
-    responsibilities,
-)
+from latently.distributions.mixture import log_density, responsibilities
 from latently.estimators import criteria
 from latently.estimators.checks import (
     check_choice,
@@ -38,17 +34,19 @@ from latently.estimators.em import fit_em, keep_result, known_start, partial_fit
 from latently.estimators.fitted import FittedModel
 from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.labels import component_labels
-from latently.estimators.messages import warn_user
+from latently.estimators.messages import DegenerateWarning, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import store
 from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_of
-from latently.estimators.starts import SHORT_RUN, sample_size
+from latently.estimators.starts import SEARCH_TOL, sample_size
 from latently.mixture import starts
+from latently.mixture.degenerate import degenerate_components, described, is_degenerate
 from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
 from latently.mixture.structure import Structure
 
+_TINY_FLOOR = 1e-4  # largest noise_floor at which components should not end
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
@@ -86,6 +84,9 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
     history_ : ndarray of shape (n_iter + 1,)
         Objective per row at the starting values and after every step: the log-likelihood plus the log prior,
         which is at most zero, or the log-likelihood alone with prior=None. It never decreases.
+    degenerate_components_ : ndarray of int
+        Components of `fit` that the rows do not determine: those with fewer rows than their parameters need,
+        or with the noise of most features at `noise_floor`. `fit` warns of them. Not kept in files.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -145,7 +146,28 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _fit(self, data):
         problem = self._problem(data)
-        keep_result(self, problem, self._result(problem))
+        result = self._result(problem)
+        keep_result(self, problem, result)
+        self._look_for_degenerate_components(problem, result.params)
+
+    def _look_for_degenerate_components(self, problem, params):
+        """Keep their indices and warn of them; components of classifiers have the rows of their class."""
+        if is_classifier(self):
+            return
+        rows = max(problem.summary.total_weight, float(problem.summary.n_rows))
+        tiny = self.noise_floor <= _TINY_FLOOR  # above it the floor is the user's choice
+        varying = problem.summary.deviation > 0 if tiny else None
+        found = degenerate_components(problem.kernel, params, rows, varying)
+        self._degenerate = np.array([one.number for one in found], dtype=int)
+        if found:
+            warn_user(described(found, type(self).__name__), DegenerateWarning)
+
+    @property
+    def degenerate_components_(self):
+        """Indices of the components with too few rows, or with noise at the floor, in the last fit."""
+        if not hasattr(self, "_degenerate"):
+            raise AttributeError("degenerate_components_ is known after `fit` only")
+        return self._degenerate
 
     def _result(self, problem, step=None):
         """The fitted parameters in the frame; `step` replaces the EM step over the rows."""
@@ -180,18 +202,19 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         structure.check_frame(frame, lambda feature: called(self, feature))
         floor = self._floor(summary, frame, structure)
         family = structure.family_in(frame, floor)
-        if self.prior is not None and any(field.name == "prior" for field in fields(family)):
-            family = replace(family, prior=self._prior(family, frame, data, summary, floor))
-        kernel = structure.kernel(family, self.dtype)
+        plain = structure.gaussian_family(family)
+        if self.prior is not None and any(field.name == "prior" for field in fields(plain)):
+            family = family.with_prior(self._prior(plain, frame, data, summary, floor))
+        kernel = structure.kernel_for(family, self.dtype, frame, summary)
         return Problem(kernel, data, frame, summary, structure.n_components, self.block_size)
 
     def _prior(self, family, frame, data, summary, floor):
         """The prior of the family in the frame; for further rows of a fitted model, about its own noise."""
         rows = ROWS if isinstance(self.prior, str) else float(self.prior)
         if summary.n_rows == 0:
-            kernel, fitted = self._structure().kernel(family, self.dtype), self._fitted_model()
-            moved = kernel.moved(fitted.params, -frame.shift / frame.scale, 1.0 / frame.scale)
-            return prior_of_fitted(family, moved, rows)
+            fitted = self._fitted_model()
+            moved = fitted.kernel.moved(fitted.params, -frame.shift / frame.scale, 1.0 / frame.scale)
+            return prior_of_fitted(family, self._structure().gaussian(moved), rows)
         sweep = data.sweep(frame, floats_per_row=4 * data.n_features, block_size=self.block_size)
         variance = (summary.deviation / frame.scale) ** 2
         return weak_prior(family, floor, variance, summary, sweep, self._structure().n_components, rows)
@@ -234,24 +257,16 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
         Given by the user, from the previous fit, or our own.
         """
-        structure, n_features = self._structure(), problem.data.n_features
+        structure = self._structure()
         start, given = known_start(self, problem, structure.to_kernel, near_data, structure.means_from)
         if start is not None:
             return start, False
         here = problem.in_main_memory()
         sample, means = here.sample(), structure.start_means(given)
-        found = starts.starting_values(
+        found = starts.Starts(
             here.kernel,
             structure.n_components,
             self.init,
-            starts.number_of_starts(
-                self.n_init,
-                len(sample),
-                n_features,
-                structure.n_components,
-                structure.start_dimensions,
-                structure.most_starts,
-            ),
             self.random_state,
             sample,
             here.frame,
@@ -265,13 +280,36 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             completed = structure.to_kernel(structure.completed(ours, given))
             return near_data(here.to_frame(completed), structure.means_from)
 
-        if given:
-            found = map(with_given, found)
-        if progress:
-            found = progress.starts(found)
+        def ready(starts):
+            if given:
+                starts = map(with_given, starts)
+            return map(problem.on_device, progress.starts(starts) if progress else starts)
+
+        n_first, n_near = starts.number_of_starts(
+            self.n_init, structure.start_dimensions, structure.most_starts
+        )
+        return self._search(problem, sample).best(
+            ready(found.first(n_first)),
+            lambda best: ready(found.near(mapped(to_numpy, best))),
+            n_near,
+            n_vain=1 if self.n_init == "auto" else None,
+        )
+
+    def _search(self, problem, sample):
+        """How starts are compared: by runs on a sample of the rows."""
         sweep = problem.sweep_of_sample(sample)
-        short = problem.with_conditionals(em_step(problem.kernel, sweep), sweep, last=1)
-        return best_start(short, map(problem.on_device, found), n_steps=SHORT_RUN, stop=relative(self.tol))
+        step = em_step(problem.kernel, sweep)
+        short = problem.with_conditionals(step, sweep, last=1)
+        long = short
+        if self.accelerate == "squarem":
+            long = squarem(problem.with_conditionals(step, sweep), problem.kernel)
+        rows = max(float(np.sum(sample.weight)), float(len(sample)))
+        return Search(
+            short,
+            long,
+            stop=relative(max(self.tol, SEARCH_TOL)),
+            clean=lambda params: not is_degenerate(problem.kernel, params, rows),
+        )
 
     # -- parameters in and out ------------------------------------------------------------------------
 
@@ -300,7 +338,9 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         params = self._exact_params()
         if params is None:
             return {}
-        return {name: getattr(params.components, name) for name in self._structure().exact_names}
+        structure = self._structure()
+        components = structure.gaussian(params).components
+        return {name: getattr(components, name) for name in structure.exact_names}
 
     def _set_exact_arrays(self, **given):
         structure, fitted = self._structure(), self._fitted_arrays()
@@ -314,6 +354,10 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         return moved
 
     to.__doc__ = IterativeEstimator.to.__doc__
+
+    def _gaussian_params(self):
+        """The mixture of Gaussians within the fitted parameters."""
+        return self._structure().gaussian(self._fitted_model().params)
 
     def _fitted_model(self) -> FittedModel:
         structure, fitted = self._structure(), self._fitted_arrays()
@@ -425,7 +469,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         check_is_fitted(self)
         structure = self._structure()
         K = structure.n_components
-        return K - 1 + structure.family(None).n_parameters(K, self.n_features_in_)
+        return structure.n_free_weights + structure.family(None).n_parameters(K, self.n_features_in_)
 
     bic, aic, icl = criteria.bic, criteria.aic, criteria.icl
 
@@ -464,8 +508,7 @@ def probabilities(kernel, density, frame, block):
 
 @for_method("predict")
 def most_probable(kernel, density, frame, block):
-    resp = probabilities(kernel, density, frame, block)
-    return namespace(resp).argmax(resp, axis=1)
+    return kernel.most_probable(probabilities(kernel, density, frame, block))
 
 
 @for_method("impute")
@@ -473,7 +516,7 @@ def imputed_rows(kernel, density, frame, block):
     """Rows whose missing entries are replaced by their expectation."""
     if block.observed is None:
         return double(block.X)
-    values = expected_rows(kernel, density, frame.enter(block))
+    values = kernel.imputed(density, frame.enter(block))
     return namespace(values).where(block.observed, double(block.X), values * frame.scale + frame.shift)
 
 
@@ -483,7 +526,7 @@ def rows_with_errors(kernel, density, frame, block):
     xp, X = namespace(block.X), double(block.X)
     if block.observed is None:
         return xp.stack([X, xp.zeros_like(X)], axis=1)
-    mean, variance = moments_of_missing(kernel, density, frame.enter(block))
+    mean, variance = kernel.moments_of_missing(density, frame.enter(block))
     imputed = xp.where(block.observed, X, mean * frame.scale + frame.shift)
     return xp.stack([imputed, xp.where(block.observed, 0.0, xp.sqrt(variance) * frame.scale)], axis=1)
 
@@ -495,7 +538,7 @@ def drawn_tables(kernel, density, frame, n_draws, rng, block):
     if block.observed is None:
         return xp.broadcast_to(X, (X.shape[0], n_draws, X.shape[2])) + 0.0
     framed = frame.enter(block)
-    values = like(drawn_rows(kernel, density, n_draws, rng, framed), framed.X)
+    values = like(kernel.drawn(density, framed, n_draws, rng), framed.X)
     return xp.where(block.observed[:, None, :], X, values * frame.scale + frame.shift)
 
 

@@ -43,8 +43,8 @@ class FactorMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         ndarray of shape (n_samples, n_features)
         """
         Z = checked_factors(self, X)
-        params = self._fitted_model().params
-        pi, c = params.weights, params.components
+        params = self._gaussian_params()
+        pi, c = params.weights / namespace(params.weights).sum(params.weights), params.components
         if components is None:
             xp = namespace(Z, pi)
             return pi @ c.means + Z @ xp.sum(pi[:, None, None] * c.loadings, axis=0).T
@@ -67,14 +67,15 @@ class FactorMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         -------
         means : ndarray of shape (n_samples, n_components, n_factors)
         covariances : ndarray of shape (n_components, n_factors, n_factors)
-            The same for all rows. If X has missing entries, each row has its own covariances and the shape is
-            (n_samples, n_components, n_factors, n_factors).
+            The same for all rows. If X has missing entries, or with tails="t", each row has its own
+            covariances and the shape is (n_samples, n_components, n_factors, n_factors).
         """
         means = rows_of(self, X, factor_means)
-        if in_main_memory(rows_of(self, X, has_missing)).any():
+        by_row = self._structure().spread_by_row
+        if by_row or in_main_memory(rows_of(self, X, has_missing)).any():
             return means, rows_of(self, X, factor_covariances)
         fitted = self._fitted_model()
-        density = fitted.kernel.prepare(fitted.params)
+        density = fitted.kernel.of_family(fitted.kernel.prepare(fitted.params))
         return means, fitted.kernel.family.factor_covariances(density, None, 1)[0, ...]
 
 
@@ -105,6 +106,7 @@ def rows_of_factors(c, Z, components):
 @for_method("transform")
 def averaged_factors(kernel, density, frame, block):
     """(n, q)"""
+    density = kernel.of_family(density)
     log_joint, latent = kernel.family.evaluate(density, frame.enter(block))
     resp = normalise(log_joint)[1].T
     return namespace(resp).sum(resp[:, :, None] * kernel.family.factor_means(density, latent), axis=1)
@@ -118,12 +120,14 @@ def noiseless(kernel, density, frame, block):
 @for_method("factor_posterior")
 def factor_means(kernel, density, frame, block):
     """(n, K, q)"""
+    density = kernel.of_family(density)
     return kernel.family.factor_means(density, kernel.family.evaluate(density, frame.enter(block))[1])
 
 
 @for_method("factor_posterior")
 def factor_covariances(kernel, density, frame, block):
     """(n, K, q, q)"""
+    density = kernel.of_family(density)
     latent = kernel.family.evaluate(density, frame.enter(block))[1]
     return kernel.family.factor_covariances(density, latent, len(block))
 

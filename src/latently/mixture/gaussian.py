@@ -9,12 +9,12 @@ import numpy as np
 
 from latently.estimators.checks import check_choice, check_integer
 from latently.estimators.options import estimator, option
-from latently.mixture.base import MixtureEstimator
+from latently.mixture.robust import RobustMixture
 from latently.mixture.structure import COVARIANCE_TYPES, GaussianStructure
 
 
 @estimator
-class GaussianMixture(MixtureEstimator):
+class GaussianMixture(RobustMixture):
     """Mixture of Gaussians.
 
     A component k is drawn with probability pi_k, then x from N(mu_k, Sigma_k).
@@ -62,8 +62,8 @@ class GaussianMixture(MixtureEstimator):
 
         Any further keywords are those of the constructor.
         """
-        model = cls(max(1, np.size(weights)), **options)
-        return model._with_parameters(weights=weights, means=means, covariances=covariances)
+        given = {"weights": weights, "means": means, "covariances": covariances}
+        return cls._from_parameters((max(1, np.size(weights)),), given, options)
 
-    def _structure(self):
+    def _gaussian_structure(self):
         return GaussianStructure(self.n_components, self.covariance_type)

@@ -9,13 +9,13 @@ import numpy as np
 
 from latently.estimators.checks import check_flag, check_integer
 from latently.estimators.options import estimator, option
-from latently.mixture.base import MixtureEstimator
 from latently.mixture.factors import FactorMethods, checked_factors
+from latently.mixture.robust import RobustMixture
 from latently.mixture.structure import CommonStructure, common_covariances
 
 
 @estimator
-class MCFA(FactorMethods, MixtureEstimator):
+class MCFA(FactorMethods, RobustMixture):
     """Mixture of common factor analysers: clusters in one common subspace.
 
     A component k is drawn with probability pi_k, factors z from N(xi_k, Omega_k), and x = A z + noise with
@@ -84,15 +84,16 @@ class MCFA(FactorMethods, MixtureEstimator):
         """
         if np.ndim(weights) != 1 or np.ndim(loadings) != 2:
             raise ValueError("weights must have shape (n_components,) and loadings (n_features, n_factors)")
-        return cls(len(weights), np.shape(loadings)[1], **options)._with_parameters(
-            weights=weights,
-            loadings=loadings,
-            latent_means=latent_means,
-            latent_covariances=latent_covariances,
-            noise_variance=noise_variance,
-        )
+        given = {
+            "weights": weights,
+            "loadings": loadings,
+            "latent_means": latent_means,
+            "latent_covariances": latent_covariances,
+            "noise_variance": noise_variance,
+        }
+        return cls._from_parameters((len(weights), np.shape(loadings)[1]), given, options)
 
-    def _structure(self):
+    def _gaussian_structure(self):
         return CommonStructure(self.n_components, self.n_factors, bool(self.shared_covariance))
 
     def _check_options(self):
@@ -102,12 +103,12 @@ class MCFA(FactorMethods, MixtureEstimator):
     @property
     def means_(self):
         """(n_components, n_features) means, computed on access."""
-        return self._fitted_model().params.components.means
+        return self._gaussian_params().components.means
 
     @property
     def covariances_(self):
         """(n_components, n_features, n_features) covariance matrices, computed on access."""
-        return common_covariances(self._fitted_model().params.components)
+        return common_covariances(self._gaussian_params().components)
 
     def inverse_transform(self, X):  # type: ignore[override]  # all components share the loadings
         """Expected rows for given factors, (n_samples, n_features): A z."""

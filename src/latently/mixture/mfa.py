@@ -9,15 +9,15 @@ import numpy as np
 
 from latently.estimators.checks import check_choice, check_flag, check_integer
 from latently.estimators.options import estimator, option
-from latently.mixture.base import MixtureEstimator
 from latently.mixture.factors import FactorMethods
+from latently.mixture.robust import RobustMixture
 from latently.mixture.structure import LowRankStructure, low_rank_covariances
 
 _ISOTROPIC = {"diagonal": False, "isotropic": True}
 
 
 @estimator
-class MFA(FactorMethods, MixtureEstimator):
+class MFA(FactorMethods, RobustMixture):
     """Mixture of factor analysers.
 
     A component k is drawn with probability pi_k, factors z from N(0, I), and
@@ -76,18 +76,18 @@ class MFA(FactorMethods, MixtureEstimator):
         """
         return from_low_rank(cls, weights, means, loadings, noise_variance, options)
 
-    def _structure(self):
+    def _gaussian_structure(self):
         isotropic = _ISOTROPIC[self.noise]
         return LowRankStructure(self.n_components, self.n_factors, isotropic, bool(self.shared_noise))
 
     @property
     def covariances_(self):
         """(n_components, n_features, n_features) covariance matrices, computed on access."""
-        return low_rank_covariances(self._fitted_model().params.components)
+        return low_rank_covariances(self._gaussian_params().components)
 
 
 @estimator
-class MPPCA(FactorMethods, MixtureEstimator):
+class MPPCA(FactorMethods, RobustMixture):
     """Mixture of probabilistic principal component analysers.
 
     As :class:`MFA`, with noise of equal variance in all features: x = mu_k + W_k z + noise,
@@ -143,7 +143,7 @@ class MPPCA(FactorMethods, MixtureEstimator):
         """
         return from_low_rank(cls, weights, means, loadings, noise_variance, options)
 
-    def _structure(self):
+    def _gaussian_structure(self):
         return LowRankStructure(self.n_components, self.n_factors, True, bool(self.shared_noise))
 
     covariances_ = MFA.covariances_
@@ -155,6 +155,5 @@ def from_low_rank(cls, weights, means, loadings, noise_variance, options):
         raise ValueError(
             "weights must have shape (n_components,) and loadings (n_components, n_features, n_factors)"
         )
-    return cls(len(weights), np.shape(loadings)[-1], **options)._with_parameters(
-        weights=weights, means=means, loadings=loadings, noise_variance=noise_variance
-    )
+    given = {"weights": weights, "means": means, "loadings": loadings, "noise_variance": noise_variance}
+    return cls._from_parameters((len(weights), np.shape(loadings)[-1]), given, options)

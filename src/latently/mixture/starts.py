@@ -1,12 +1,17 @@
-"""Starting values: a k-means partition of a sample of rows, then the family's own fit to its parts.
+"""Starting values: a partition of a sample of rows, then the family's own fit to its parts.
 
-The start determines which local optimum is found. For a given seed starts depend neither on the order of the
-rows nor on whether a row is given twice or with weight two, because the sample does not (core/summary.py).
+The start determines which local optimum is found, so there are several: first partitions of the rows by
+k-means and by agglomeration, then changes to the partition of the best optimum found so far. For a given seed
+they depend neither on the order of the rows nor on whether a row is given twice or with weight two, because
+the sample does not (core/summary.py).
 """
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -14,89 +19,169 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 
 from latently.backend.linalg import leading_eigenpairs
+from latently.backend.namespace import Floats
 from latently.backend.placement import one_blas_thread
+from latently.core.frame import Frame
+from latently.distributions.mixture import responsibilities
 from latently.estimators.randomness import as_random_state
 
 INITS = ("kmeans", "k-means++", "random")
 _REFILLS = 3  # rounds of k-means, with missing entries imputed again after each
-_FEWEST_STARTS, _MOST_STARTS = 8, 24
-_CHEAP = 400_000  # entries processed by all starts together that cost next to nothing
+_AT_FIRST, _NEAR = 8, 36  # starts
+_HIERARCHICAL_ROWS = 1000  # that are agglomerated, in time quadratic in their number
+_HIERARCHICAL_SCORES = 20  # principal scores in which they are
+_DISTANT = 0.05  # chance to merge two parts that share no row, relative to two that share all
 
 
-def number_of_starts(n_init, n_rows, n_features, n_components, in_dimensions=None, most=None):
-    """`n_init`; with "auto" more for small data, and up to twice as many for models with two more kinds.
+def number_of_starts(n_init, in_dimensions=None, most=None):
+    """How many starts are tried at first, and how many near the best optima found; `n_init` in all.
 
-    At most `most`, if given.
+    With "auto" 8, and at most 36; models that use two more kinds of starts have 2 more of the first. With
+    `most`, "auto" is at most that many in all.
     """
-    if n_init != "auto":
-        return n_init
-    if most is None:
-        most = _MOST_STARTS if in_dimensions is None else 2 * _MOST_STARTS
-    cheap = _CHEAP // (n_rows * n_features * n_components)
-    return int(min(most, max(_FEWEST_STARTS, cheap)))
+    at_first = _AT_FIRST if in_dimensions is None else _AT_FIRST + 2
+    if n_init == "auto":
+        return at_first, _NEAR if most is None else min(_NEAR, most - at_first)
+    first = min(n_init, max(at_first, n_init // 3))
+    return first, n_init - first
 
 
-def starting_values(
-    kernel,
-    n_components,
-    init,
-    n_init,
-    random_state,
-    block,
-    frame,
-    means=None,
-    in_dimensions=None,
-    n_classes=None,
-):
-    """Yield `n_init` starts, alternating between k-means in the user's units and on standardised features.
+@dataclass(frozen=True)
+class Starts:
+    """Starting values from partitions of rows in main memory.
 
-    Units are meaningful in some datasets and arbitrary in others; the short runs that follow decide. From the
-    third start on features are weighted at random. With `in_dimensions`, one start in four uses the scores of
-    that many principal components and one in four is a random partition. With given `means`, or one
-    component, nothing is random and there is one start. Rows only join parts that their labels allow; with
-    `n_classes` the rows of each class are partitioned separately. Where all components share the
-    classes, half of the partitions are of rows centred on the means of their classes.
+    With given `means`, or one component, nothing is random and there is one start. Rows only join parts that
+    their labels allow; with `n_classes` the rows of each class are partitioned separately. Where all
+    components share the classes, half of the partitions are of rows centred on the means of their classes.
     """
-    X, weight, observed = block.X, block.weight, block.observed
-    allowed = block.allowed if kernel.labels_are_components else None
 
-    def start(labels, means=None):
-        if means is None:
-            means = part_means(X, weight, labels, n_components, observed)
-        X_filled = filled(X, observed, means[labels])
-        return kernel.from_partition(X_filled, weight, labels, means, block.allowed)
+    kernel: Any
+    n_components: int
+    init: str
+    random_state: Any
+    block: Any  # a Block with weights
+    frame: Frame
+    means: Floats | None = None  # (K, D)
+    in_dimensions: int | None = None  # the number of principal components whose scores some starts use
+    n_classes: Any = None  # an int, or None
 
-    if means is not None:
-        yield start(nearest(X, means, observed, allowed), means)
-        return
-    if n_components == 1:
-        yield start(np.zeros(len(X), dtype=int))
-        return
-    if n_classes == n_components and allowed is not None and np.all(np.sum(allowed, axis=1) == 1):
-        yield start(np.argmax(allowed, axis=1))  # classes are the components, and every row is labelled
-        return
-    rng = as_random_state(random_state)
-    for i in range(n_init):
-        standardised = i % 2 == 1
-        units = np.ones_like(frame.scale) if standardised else frame.scale / frame.scale.max()
-        rows, seen, by = X, observed, init
-        if not kernel.labels_are_components and block.allowed is not None and i % 4 < 2:
-            rows = _about_class_means(X, weight, observed, block.allowed)
-        if in_dimensions is not None and i % 4 == 2:
-            rows, seen = principal_scores(X, weight, in_dimensions), None
-            units = np.ones(rows.shape[1])
-        elif in_dimensions is not None and i % 4 == 3:
-            by = "random"
-        if i >= 2:  # the same partition again would waste a start
-            units = units * np.sqrt(rng.standard_exponential(len(units)))
-        seed = rng.randint(2**31 - 1)
-        if n_classes is not None and allowed is not None:
-            labels = _within_classes(rows * units, weight, n_components, n_classes, by, seed, seen, allowed)
+    @cached_property
+    def rng(self):
+        return as_random_state(self.random_state)
+
+    @property
+    def allowed(self):
+        """(n, K) bool: the parts that rows may join; None for all."""
+        return self.block.allowed if self.kernel.labels_are_components else None
+
+    def first(self, n):
+        """Yield n starts: k-means in the user's units, on standardised features, and a hierarchical one.
+
+        Units are meaningful in some datasets and arbitrary in others; the runs that follow decide. Further
+        starts have features weighted at random. With `in_dimensions`, one in four uses the scores of that
+        many principal components and one in four is a random partition.
+        """
+        X, observed, K, allowed = self.block.X, self.block.observed, self.n_components, self.allowed
+        if self.means is not None:
+            yield self._start(nearest(X, self.means, observed, allowed), self.means)
+        elif K == 1:
+            yield self._start(np.zeros(len(X), dtype=int))
+        elif self.n_classes == K and allowed is not None and np.all(np.sum(allowed, axis=1) == 1):
+            yield self._start(np.argmax(allowed, axis=1))  # classes are the components, all rows labelled
         else:
-            labels = partition(rows * units, weight, n_components, by, seed, seen)
-        if allowed is not None:
-            labels = _as_allowed(X, weight, labels, n_components, observed, allowed)
-        yield start(labels)
+            yield from (self._start(self._as_allowed(self._partition(i))) for i in range(n))
+
+    def near(self, params):
+        """Yield starts near an optimum: two of its parts are merged, and one is split in two, at random.
+
+        Parts that share rows are merged more often, and large parts are split more often. With `n_classes`
+        both happen within one class.
+        """
+        K, weight, rng = self.n_components, self.block.weight, self.rng
+        shares = responsibilities(self.kernel, self.kernel.prepare(params), self.block).T[:K, :]  # no noise
+        groups = np.repeat(np.arange(self.n_classes or 1), K // (self.n_classes or 1))
+        i, j = np.triu_indices(K, 1)
+        i, j = i[groups[i] == groups[j]], j[groups[i] == groups[j]]
+        if len(i) == 0:
+            return
+        overlap = (shares * weight) @ shares.T
+        common = np.maximum(np.sqrt(np.outer(np.diag(overlap), np.diag(overlap))), np.finfo(float).tiny)
+        chance = (overlap / common)[i, j] + _DISTANT
+        labels = np.argmax(shares, axis=0)
+        while True:
+            pair = rng.choice(len(i), p=chance / chance.sum())
+            one, other = i[pair], j[pair]
+            merged = np.where(labels == other, one, labels)
+            size = np.sqrt(np.bincount(merged, weight, K)) * (groups == groups[one])
+            size[np.bincount(merged, minlength=K) < 2] = 0.0
+            size[one] *= 0.5  # split again, the merged part may end as it was
+            if not size.any():
+                return
+            own = np.flatnonzero(merged == rng.choice(K, p=size / size.sum()))
+            units = np.sqrt(rng.standard_exponential(self.block.X.shape[1]))
+            by = ("kmeans", "k-means++")[rng.randint(2)]  # the second one rather splits off distant rows
+            halves = self._parts(self.block.X * units, self.block.observed, own, 2, by)
+            merged[own[halves == 1]] = other
+            yield self._start(self._as_allowed(merged))
+
+    def _start(self, labels, means=None):
+        X, weight, observed = self.block.X, self.block.weight, self.block.observed
+        if means is None:
+            means = part_means(X, weight, labels, self.n_components, observed)
+        X = filled(X, observed, means[labels])
+        return self.kernel.from_partition(X, weight, labels, means, self.block.allowed)
+
+    def _partition(self, i):
+        """Labels (n,) of start number i, before labels are looked at."""
+        X, weight, observed, scale = self.block.X, self.block.weight, self.block.observed, self.frame.scale
+        rows, seen, by, rng = X, observed, self.init, self.rng
+        units = np.ones_like(scale) if i % 2 else scale / scale.max()
+        if not self.kernel.labels_are_components and self.block.allowed is not None and i % 4 < 2:
+            rows = _about_class_means(X, weight, observed, self.block.allowed)
+        if self.in_dimensions is not None and i % 4 == 3:
+            rows, seen = principal_scores(X, weight, self.in_dimensions), None
+            units = np.ones(rows.shape[1])
+        elif self.in_dimensions is not None and i > 2 and i % 4 == 2:
+            by = "random"
+        elif i == 2 and by == "kmeans":
+            rows, seen, by = principal_scores(rows, weight, _HIERARCHICAL_SCORES, power=0.5), None, "ward"
+            units = np.ones(rows.shape[1])
+        if (i >= 2 and by != "ward") or (i == 1 and np.all(scale == scale[0])):
+            units = units * np.sqrt(rng.standard_exponential(len(units)))  # the same again would be a waste
+        if self.n_classes is not None and self.allowed is not None:
+            return self._within_classes(rows * units, seen, by)
+        return self._parts(rows * units, seen, np.arange(len(X)), self.n_components, by)
+
+    def _parts(self, rows, observed, own, n_parts, by):
+        """Labels of a partition of the rows with the indices `own`."""
+        seen = None if observed is None else observed[own]
+        return partition(rows[own], self.block.weight[own], n_parts, by, self.rng.randint(2**31 - 1), seen)
+
+    def _within_classes(self, rows, observed, by):
+        """Labels (n,) of a separate partition of each class; unlabelled rows join the nearest part.
+
+        The components of a class have consecutive numbers.
+        """
+        per_class = self.n_components // self.n_classes
+        of_class = self.allowed[:, ::per_class]
+        labelled = of_class.sum(axis=1) == 1
+        labels = np.zeros(len(rows), dtype=int)
+        for c in range(self.n_classes):
+            own = np.flatnonzero(labelled & of_class[:, c])
+            if len(own):
+                labels[own] = c * per_class + self._parts(rows, observed, own, per_class, by)
+        if not labelled.all():
+            seen = None if observed is None else observed[labelled]
+            weight = self.block.weight[labelled]
+            means = part_means(rows[labelled], weight, labels[labelled], self.n_components, seen)
+            labels[~labelled] = nearest(rows, means, observed, self.allowed)[~labelled]
+        return labels
+
+    def _as_allowed(self, labels):
+        if self.allowed is None:
+            return labels
+        X, weight, observed = self.block.X, self.block.weight, self.block.observed
+        return _as_allowed(X, weight, labels, self.n_components, observed, self.allowed)
 
 
 def partition(X, weight, n_components, init, seed, observed):
@@ -107,6 +192,8 @@ def partition(X, weight, n_components, init, seed, observed):
         return np.arange(len(X))
     if init == "random":
         return np.random.default_rng(seed).integers(n_components, size=len(X))
+    if init == "ward":
+        return agglomerated(X, n_components, seed)
     # Missing entries are first imputed with the mean, which is zero here.
     with config_context(
         array_api_dispatch=False
@@ -128,41 +215,38 @@ def partition(X, weight, n_components, init, seed, observed):
     return labels
 
 
+def agglomerated(X, n_components, seed):
+    """Labels (n,) by Ward's linkage, which merges the parts whose spherical Gaussians lose least likelihood.
+
+    Weights play no part. Of many rows a sample is merged, and the others join the nearest part.
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage  # here, because it is not always needed
+
+    chosen = np.random.default_rng(seed).permutation(len(X))[:_HIERARCHICAL_ROWS]
+    parts = fcluster(linkage(X[chosen], "ward"), n_components, "maxclust") - 1
+    centres = part_means(X[chosen], np.ones(len(chosen)), parts, n_components)
+    labels = nearest(X, centres)
+    labels[chosen] = parts
+    return labels
+
+
 def _about_class_means(X, weight, observed, of_class):
     """The rows minus the mean of their class, so that parts contain rows of all classes."""
     labels = np.where(of_class.sum(axis=1) == 1, np.argmax(of_class, axis=1), of_class.shape[1])
     return X - part_means(X, weight, labels, of_class.shape[1] + 1, observed)[labels]
 
 
-def _within_classes(X, weight, n_components, n_classes, init, seed, observed, allowed):
-    """Labels (n,) of a separate partition of each class; unlabelled rows join the nearest part.
+def principal_scores(X, weight, n_dimensions, power=1.0):
+    """(n, r) scores of the leading principal components, over a power of their deviations; r <= n_dimensions.
 
-    The components of a class have consecutive numbers.
+    With power 1 each has unit variance; with 1/2 large ones remain larger, as for agglomeration in mclust.
     """
-    per_class = n_components // n_classes
-    of_class = allowed[:, ::per_class]
-    labelled = of_class.sum(axis=1) == 1
-    labels = np.zeros(len(X), dtype=int)
-    for c in range(n_classes):
-        own = labelled & of_class[:, c]
-        if own.any():
-            seen = None if observed is None else observed[own]
-            labels[own] = c * per_class + partition(X[own], weight[own], per_class, init, seed, seen)
-    if not labelled.all():
-        seen = None if observed is None else observed[labelled]
-        means = part_means(X[labelled], weight[labelled], labels[labelled], n_components, seen)
-        labels[~labelled] = nearest(X, means, observed, allowed)[~labelled]
-    return labels
-
-
-def principal_scores(X, weight, n_dimensions):
-    """(n, r) scores of the leading principal components, each of unit variance; r <= n_dimensions."""
     scaled = (X - weight @ X / weight.sum()) * np.sqrt(weight)[:, None]
     values, vectors = leading_eigenpairs(scaled, n_dimensions)
     used = values > 1e-12 * max(values[0], np.finfo(float).tiny)
     used[0] = True
     deviations = np.sqrt(np.maximum(values[used] / weight.sum(), np.finfo(float).tiny))
-    return X @ vectors[:, used] / deviations
+    return X @ vectors[:, used] / deviations**power
 
 
 def nearest(X, centres, observed=None, allowed=None):

@@ -67,6 +67,16 @@ class Structure(Protocol):
         return self.n_components
 
     @property
+    def n_free_weights(self) -> int:
+        """Free parameters of the mixing weights."""
+        return self.n_components - 1
+
+    @property
+    def spread_by_row(self) -> bool:
+        """Whether every row has its own posterior covariance of the factors, even if it is complete."""
+        return False
+
+    @property
     def start_dimensions(self) -> int | None:
         """The number of principal components that some starts use, if any."""
         return None
@@ -94,6 +104,10 @@ class Structure(Protocol):
     def kernel(self, family: Family, dtype: str) -> Mixture:
         return Mixture(family, dtype)
 
+    def kernel_for(self, family: Family, dtype: str, frame: Frame, summary: Summary) -> Mixture:
+        """The kernel for rows with this summary, in a frame."""
+        return self.kernel(family, dtype)
+
     def frame(self, mean: Array, deviation: Array) -> Frame:
         """The frame for rows with these moments: centred and scaled, unless the family needs other units.
 
@@ -118,6 +132,14 @@ class Structure(Protocol):
     def from_kernel(self, params: MixtureParams) -> dict[str, Array]:
         """Parameters of the kernel as fitted attributes."""
         ...
+
+    def gaussian(self, params: MixtureParams) -> MixtureParams:
+        """The mixture of Gaussians within the kernel's parameters."""
+        return params
+
+    def gaussian_family(self, family: Any) -> Any:
+        """The family of Gaussians within the family of the components."""
+        return family
 
     def completed(self, ours: dict[str, Array], given: dict[str, Array]) -> dict[str, Array]:
         """Starting values: those given, and the computed ones for the others."""

@@ -46,4 +46,5 @@ def group_names(model, n):
     """Names of the n groups of a model: its classes, or its components."""
     if hasattr(model, "classes_"):
         return [str(label) for label in model.classes_]
-    return [f"component {k}" for k in range(n)]
+    noisy = bool(getattr(model, "noise_component", False))  # noise is the last group
+    return [f"component {k}" for k in range(n - noisy)] + noisy * ["noise"]

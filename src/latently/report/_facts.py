@@ -192,8 +192,11 @@ class Facts:
             found = labelled(predicted, len(self.X), self.model.classes_)
             return Groups("predicted class", found.names, found.codes)
         probabilities = self.asked("predict_proba")
-        K = probabilities.shape[1]
-        return Groups("component", [f"component {k}" for k in range(K)], predicted.astype(int), probabilities)
+        names = [f"component {k}" for k in range(probabilities.shape[1])]
+        if getattr(self.model, "noise_component", False):  # has the last column, and the label -1
+            names[-1] = "noise"
+        codes = predicted.astype(int) % len(names)
+        return Groups("component", names, codes, probabilities)
 
     @property
     def has_groups(self):
@@ -378,7 +381,7 @@ class Facts:
         weights = np.asarray(self.flat.weights_)
         if hasattr(self.flat, "class_prior_"):
             weights = weights * np.asarray(self.flat.class_prior_)[:, None]
-        weights, means = weights.ravel(), np.reshape(means, (-1, q))
+        weights, means = weights.ravel() / weights.sum(), np.reshape(means, (-1, q))
         own = np.diagonal(np.reshape(self.flat.latent_covariances_, (-1, q, q)), axis1=1, axis2=2)
         return np.sqrt(weights @ (own + (means - weights @ means) ** 2))
 
@@ -390,7 +393,7 @@ class Facts:
             return None
         noise = np.asarray(noise)
         if noise.ndim == 2:
-            noise = np.asarray(self.flat.weights_) @ noise
+            noise = np.average(noise, axis=0, weights=np.asarray(self.flat.weights_))
         varies = self.deviation > 0
         return (
             float(np.mean(np.minimum(noise[varies] / self.deviation[varies] ** 2, 1.0)))

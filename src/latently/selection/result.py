@@ -46,14 +46,16 @@ class Selection:
 
         - `log_likelihood` per training row, `n_parameters`, `bic`, `aic`, `icl`: missing for models without a
           density;
-        - `n_iter` and `converged` of the fit;
+        - `n_iter` and `converged` of the fit, and how many components are `degenerate`: not determined by the
+          rows;
         - `held_out_log_likelihood` or `held_out_error`, with the `held_out_standard_error` over folds, if
           this was the criterion;
         - `seconds`, the time of all fits of the cell;
         - `refits`, how often it was refitted because a smaller model had a higher likelihood, and
           `started_from`, the starting point of the fit that was kept: empty if that is the first fit;
         - `error`, the error message: empty if the fit succeeded;
-        - `rank` by the criterion, 1 for the best: missing if the fit failed.
+        - `rank` by the criterion, 1 for the best: missing if the fit failed. Models with degenerate
+          components come after all others, because their likelihood says little.
     estimators_ : list
         The models fitted to all rows, in the order of the table; None where the fit failed.
     criterion : str
@@ -64,9 +66,10 @@ class Selection:
         self.estimators_ = estimators
         score = table[self._kind.column].where(table["error"] == "").dropna()
         keys = table.loc[score.index, ["n_parameters"]]
+        keys["degenerate"] = table.loc[score.index, "degenerate"].fillna(0) > 0
         keys["loss"] = -score if self._kind.higher_is_better else score
         order = keys.sort_values(
-            ["loss", "n_parameters"], kind="stable"
+            ["degenerate", "loss", "n_parameters"], kind="stable"
         ).index  # ties: the smaller model first
         ranks = {row: rank for rank, row in enumerate(order, 1)}
         self.table_ = table.assign(rank=[ranks.get(row) for row in table.index]).astype({"rank": "Int64"})
@@ -164,6 +167,7 @@ class Selection:
         for number, what in (
             ((table["started_from"] != "").sum(), "restarted from a smaller model of higher likelihood"),
             ((~table["converged"].fillna(True)).sum(), "did not converge"),
+            ((table["degenerate"].fillna(0) > 0).sum(), "with degenerate components came last"),
             ((table["error"] != "").sum(), "failed, see the column error"),
         ):
             text += f" {number} {what}." if number else ""
@@ -171,7 +175,9 @@ class Selection:
 
     def _html_table(self):
         """The table by rank, failed fits last, without empty columns."""
-        silent = [name for name in ("refits", "started_from", "error") if not self.table_[name].any()]
+        silent = [
+            name for name in ("degenerate", "refits", "started_from", "error") if not self.table_[name].any()
+        ]
         table = self.table_.sort_values("rank", kind="stable", na_position="last")
         table = table.drop(columns=[*silent, *self._untold])
         table = table[["rank", *table.columns.drop("rank")]].astype(object)

@@ -1,0 +1,172 @@
+"""Search: which of several starts leads to the best optimum.
+
+Early in a run the objective tells where a start lies, and only late where it leads: a good optimum may
+overtake after dozens of iterations. So few starts are dropped early, and late only those that have settled.
+
+1. All starts take a few short (plain) steps. The best few go on, always with the first start among them.
+2. They race: they take the long (accelerated) steps of the fit, round after round. A run leaves the race
+   when it can hardly overtake: its objective plus the gain to be expected of it does not exceed that of the
+   best run by more than a slack. So of several runs to the same optimum one is left. A run has settled when
+   less than the slack is to be expected of it; the fit itself converges further.
+3. The winner is varied: new starts near it take short steps, and the best of them races against it; then
+   those near the next winner, and so on, until nothing better is found.
+
+A run that gained G in a round, and whose gains shrink by a factor rho from round to round, has
+G rho / (1 - rho) still to gain. Before two rounds have passed, rho is taken to be large.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Generic
+
+from latently.core.drivers import (
+    LOG_LIKELIHOOD,
+    Objective,
+    Params,
+    Result,
+    State,
+    Step,
+    StopRule,
+    best_first,
+    run,
+)
+
+_SHORT = 4  # steps of all starts before the first choice
+_SHORT_NEAR = 2  # the same of starts near an optimum
+_RACERS = 3  # starts that race, the first one among them
+_ROUND = 5  # long steps between two looks at a race
+_LONGEST = 200  # steps of a run
+_SLOWEST = 0.9  # the largest rho: of slow runs at most nine times their last gain is expected
+_SLACK = 2e-4  # relative differences between optima that do not matter
+_VARIANTS = 12  # starts near a winner that are tried together; the best of them races against it
+
+
+@dataclass(frozen=True)
+class Search(Generic[Params]):
+    """How runs from several starts go on, and how they are compared."""
+
+    short: Callable[[Params], Step[Params]]
+    long: Callable[[Params], Step[Params]]
+    stop: StopRule
+    objective: Objective = LOG_LIKELIHOOD
+    clean: Callable[[Params], bool] = lambda params: True  # runs that end elsewhere rank below all others
+
+    def best(
+        self,
+        starts: Iterable[Params],
+        near: Callable[[Params], Iterable[Params]] = lambda params: (),
+        n_near: int = 0,
+        n_vain: int | None = None,
+    ) -> tuple[Params, bool]:
+        """The end of the best run, and whether the user interrupted the search.
+
+        `near(params)` yields new starts near an optimum; `n_near` of them are tried in all, but no more after
+        `n_vain` times twelve in a row were in vain. A single start is returned unchanged.
+        """
+        starts = iter(starts)
+        first, second = next(starts), next(starts, None)
+        if second is None:
+            return first, False
+        found = _Found(self)
+        try:
+            ends = [found.short_run(start, _SHORT) for start in chain([first, second], starts)]
+            others = self.different(ends[1:], ends[0])[: _RACERS - 1]
+            found.race([ends[0], *others], until_decided=n_near == 0)
+            in_vain = 0
+            while n_near > 0 and in_vain != n_vain:
+                before, starts = found.best, islice(near(found.best.params), min(n_near, _VARIANTS))
+                tried = [found.short_run(start, _SHORT_NEAR) for start in starts]
+                if not tried:
+                    break
+                n_near -= len(tried)
+                best = self.different(tried, before)[:1]
+                found.race(best, until_decided=n_near == 0)
+                gain = self.objective.improvement(before.history[-1], found.best.history[-1])
+                in_vain = 0 if gain > self.slack(before) else in_vain + 1
+            return found.best.params, False
+        except KeyboardInterrupt:
+            if not found.ends:
+                raise
+            return self.ranked(found.ends)[0].params, True
+
+    def ranked(self, ends: Iterable[Result[Params]]) -> list[Result[Params]]:
+        return best_first(ends, self.objective, self.clean)
+
+    def different(self, ends: list[Result[Params]], other: Result[Params]) -> list[Result[Params]]:
+        """The best first, without those that are where `other` or a better one is already."""
+        kept = [other]
+        for end in self.ranked(ends):
+            if all(self.differ(end.history[-1], known.history[-1]) for known in kept):
+                kept.append(end)
+        return kept[1:]
+
+    def differ(self, a: float, b: float) -> bool:
+        return self.objective.better(a, b) or self.objective.better(b, a)
+
+    def may_overtake(self, end: Result[Params], leader: Result[Params]) -> bool:
+        """Whether a run may still become better than the leader, beyond the slack."""
+        lacks = self.objective.improvement(end.history[-1], leader.history[-1])
+        return self.expected_gain(end) > lacks + self.slack(leader)
+
+    def has_settled(self, end: Result[Params]) -> bool:
+        """Whether nothing that matters is to be gained any more."""
+        return end.converged or end.n_iter >= _LONGEST or self.expected_gain(end) <= self.slack(end)
+
+    def expected_gain(self, end: Result[Params]) -> float:
+        improvement, history = self.objective.improvement, end.history
+        if len(history) <= _SHORT + _ROUND:
+            return math.inf  # it has not raced yet
+        gain = improvement(history[-1 - _ROUND], history[-1])
+        shrinking = _SLOWEST
+        if len(history) > _SHORT + 2 * _ROUND:
+            before = improvement(history[-1 - 2 * _ROUND], history[-1 - _ROUND])
+            shrinking = min(gain / before, _SLOWEST) if before > 0 else _SLOWEST
+        return gain * max(1.0, shrinking / (1.0 - shrinking))
+
+    def slack(self, end: Result[Params]) -> float:
+        return _SLACK * max(self.objective.least_size, abs(end.history[-1]))
+
+
+class _Found(Generic[Params]):
+    """The runs of a search so far."""
+
+    def __init__(self, search: Search[Params]) -> None:
+        self.search = search
+        self.ends: list[Result[Params]] = []  # of all runs that may still be the best, for an interrupt
+        self.best: Result[Params]
+
+    def short_run(self, start: Params, n_steps: int) -> Result[Params]:
+        return self._run(self.search.short, State.at(start), n_steps)
+
+    def race(self, racers: list[Result[Params]], *, until_decided: bool) -> None:
+        """Let runs go on until they have settled or cannot overtake; then `best` is the best so far.
+
+        With `until_decided` the winner need not settle: the fit continues it.
+        """
+        finished = [self.best] if hasattr(self, "best") else []
+        while True:
+            settled = [self.search.has_settled(end) for end in racers]
+            finished += [end for end, done in zip(racers, settled, strict=True) if done]
+            racers = [end for end, done in zip(racers, settled, strict=True) if not done]
+            self.ends = [*finished, *racers]
+            leader = self.search.ranked(self.ends)[0]
+            racers = [end for end in racers if end is leader or self.search.may_overtake(end, leader)]
+            if not racers or (until_decided and len(racers) == 1 and racers[0] is leader):
+                break
+            racers = [self._longer(end) for end in racers]
+        self.best = leader
+        self.ends = [self.best]
+
+    def _longer(self, end: Result[Params]) -> Result[Params]:
+        return self._run(self.search.long, end.state(), end.n_iter + _ROUND)
+
+    def _run(self, step: Callable[[Params], Step[Params]], state: State[Params], n: int) -> Result[Params]:
+        end = run(step, state, max_iter=n, stop=self.search.stop, objective=self.search.objective)
+        self.ends.append(end)
+        if end.interrupted:
+            raise KeyboardInterrupt
+        return end

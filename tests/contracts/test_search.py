@@ -1,0 +1,215 @@
+"""The search for the best optimum: races between starts, new starts near the best, and partitions."""
+
+import numpy as np
+import pytest
+
+from latently.core.block import Block
+from latently.core.drivers import Step, best_start, relative
+from latently.core.frame import Frame
+from latently.core.search import Search
+from latently.mixture import MFA, GaussianMixture, starts
+from latently.mixture.starts import Starts, agglomerated, number_of_starts
+from latently.supervised import MJFAClassifier
+
+STOP = relative(1e-6)
+
+
+def along(curves, visits=None):
+    """A step through known curves: parameters are (name of the curve, time)."""
+
+    def step(at):
+        name, t = at
+        if visits is not None:
+            visits.append(at)
+        return Step(curves[name](t), 0.0, lambda: (name, t + 1))
+
+    return step
+
+
+def quick(height):
+    return lambda t: height * (1.0 - 0.5**t)
+
+
+def late(t):
+    """Low at first, and best of all after 60 steps."""
+    return min(0.03 * t, 2.0)
+
+
+def searched(step, names, **how):
+    return Search(step, step, STOP, **how).best([(name, 0) for name in names])
+
+
+def test_a_start_that_overtakes_late_wins():
+    curves = {"late": late, **{f"quick {i}": quick(1.0 - 0.1 * i) for i in range(7)}}
+    step = along(curves)
+    starts = [(name, 0) for name in curves]
+    assert best_start(step, starts, n_steps=4, stop=STOP)[0][0] == "quick 0"  # short runs mislead
+    (name, _), interrupted = searched(step, curves)
+    assert (name, interrupted) == ("late", False)
+
+
+def test_the_first_start_always_races():
+    visits = []
+    curves = {"low": quick(0.1), **{f"quick {i}": quick(1.0 - 0.1 * i) for i in range(7)}}
+    (name, _), _ = searched(along(curves, visits), curves)
+    assert name == "quick 0"
+    steps = {name: max(t for of, t in visits if of == name) for name in curves}
+    assert steps["low"] > 4 and steps["quick 6"] == 4
+
+
+def test_runs_to_the_same_optimum_are_dropped():
+    visits = []
+    curves = {"fast": quick(1.0), "slow": lambda t: 1.0 - 0.8**t, "apart": quick(0.5)}
+    searched(along(curves, visits), curves)
+    n_steps = {name: max(t for of, t in visits if of == name) for name in curves}
+    assert n_steps["slow"] < 40  # alone it takes 62
+    assert n_steps["apart"] <= 14
+
+
+def test_a_single_start_is_returned_unchanged():
+    assert searched(along({"one": late}), ["one"]) == (("one", 0), False)
+
+
+def test_a_race_ends_when_it_is_decided():
+    visits = []
+    curves = {"quick": quick(1.0), "slow": lambda t: 2.0 - 0.9**t}
+    (name, t), _ = searched(along(curves, visits), curves)
+    assert name == "slow" and t < 20  # the fit goes on from here
+    (name, t), _ = Search(along(curves), along(curves), STOP).best(
+        [(name, 0) for name in curves], lambda at: [], n_near=1
+    )
+    assert name == "slow" and t > 60  # the optimum itself is wanted, to find starts near it
+
+
+def test_runs_that_are_not_clean_rank_below_others():
+    curves = {"spurious": quick(5.0), "clean": quick(1.0), "low": quick(0.5)}
+    step = along(curves)
+    assert searched(step, curves, clean=lambda at: at[0] != "spurious")[0][0] == "clean"
+    assert searched(step, curves, clean=lambda at: False)[0][0] == "spurious"
+
+
+def test_starts_near_the_best_are_tried_until_they_are_used_up():
+    curves = {i: quick(1.0 + 0.1 * i) for i in range(20)}
+    asked = []
+
+    def near(at):
+        asked.append(at[0])
+        while True:
+            yield (at[0] + 1, 0)
+
+    search = Search(along(curves), along(curves), STOP)
+    best, _ = search.best([(0, 0), (1, 0)], near, n_near=36)
+    assert asked == [1, 2, 3] and best[0] == 4  # twelve at a time
+    assert search.best([(0, 0), (1, 0)], near, n_near=0)[0][0] == 1
+    assert search.best([(0, 0), (1, 0)], lambda at: [], n_near=9)[0][0] == 1
+
+
+@pytest.mark.parametrize("call", [2, 12, 25, 40])
+def test_an_interrupt_keeps_the_best_so_far(call):
+    curves = {"low": quick(0.5), "quick": quick(1.0), "late": late}
+    visits = []
+    inner = along(curves, visits)
+
+    def step(at):
+        if len(visits) == call:
+            raise KeyboardInterrupt
+        return inner(at)
+
+    (name, _), interrupted = searched(step, curves)
+    assert interrupted
+    assert name == ("low" if call < 6 else "quick")
+
+
+def test_an_interrupt_before_anything_is_known():
+    def step(at):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        searched(step, ["one", "other"])
+
+
+# -- partitions ---------------------------------------------------------------------------------------
+
+
+def clusters(K, n, seed=0, D=3):
+    """Rows of K clusters far apart, and their labels."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % K
+    return 30.0 * rng.standard_normal((K, D))[y] + rng.standard_normal((n, D)), y
+
+
+def same_partition(a, b):
+    return len({*zip(a.tolist(), b.tolist(), strict=True)}) == len(set(a.tolist())) == len(set(b.tolist()))
+
+
+@pytest.mark.parametrize("n", [60, 1700])  # more than are agglomerated
+def test_agglomeration_finds_clusters(n):
+    X, y = clusters(5, n)
+    assert same_partition(agglomerated(X, 5, seed=0), y)
+
+
+def starts_of(model, X, allowed=None, n_classes=None, **how):
+    K = model.n_components if n_classes is None else model.n_components * n_classes
+    kernel = model._structure().kernel(model._structure().family(np.full(X.shape[1], 1e-6)), "float64")
+    block = Block(X, np.ones(len(X)), allowed)
+    frame = Frame(np.zeros(X.shape[1]), np.ones(X.shape[1]))
+    return Starts(kernel, K, "kmeans", 0, block, frame, n_classes=n_classes, **how), kernel
+
+
+def test_the_third_start_is_hierarchical(monkeypatch):
+    X, _ = clusters(3, 60)
+    found, _ = starts_of(GaussianMixture(3), X)
+    kinds = []
+    partition = starts.partition
+    monkeypatch.setattr(starts, "partition", lambda *given: kinds.append(given[3]) or partition(*given))
+    assert len(list(found.first(5))) == 5
+    assert kinds == ["kmeans", "kmeans", "ward", "kmeans", "kmeans"]
+
+
+def test_starts_near_an_optimum_merge_two_parts_and_split_one():
+    X, y = clusters(6, 240)
+    found, kernel = starts_of(GaussianMixture(4), X)
+    wrong = np.array([0, 0, 1, 1, 2, 3])[y]  # two parts of two clusters each, two of half a cluster
+    wrong[y == 5] = 3
+    means = starts.part_means(X, np.ones(len(X)), wrong, 4)
+    here = kernel.from_partition(X, np.ones(len(X)), wrong, means)
+    near = found.near(here)
+    changed = [next(near) for _ in range(20)]
+    moved = [np.sum(np.abs(one.components.means - means).max(axis=1) > 1e-9) for one in changed]
+    assert set(moved) <= {0, 2, 3} and 3 in moved  # the others stay as they are
+    assert all(np.isclose(one.weights.sum(), 1.0) and one.weights.min() > 0 for one in changed)
+
+
+def test_starts_near_an_optimum_stay_within_classes(monkeypatch):
+    X, y = clusters(4, 120)
+    model = MJFAClassifier(2, 2, random_state=0, max_iter=3).fit(X, y // 2)
+    allowed = np.repeat(np.eye(2, dtype=bool)[y // 2], 2, axis=1)
+    kernel = model._fitted_model().kernel
+    block = Block(X, np.ones(len(X)), allowed)
+    found = Starts(kernel, 4, "kmeans", 0, block, Frame(np.zeros(3), np.ones(3)), n_classes=2)
+    labels = []
+    monkeypatch.setattr(Starts, "_start", lambda self, parts: labels.append(parts))
+    near = found.near(model._fitted_model().params)
+    for _ in range(10):
+        next(near)
+    assert all(np.all(parts // 2 == y // 2) for parts in labels)
+
+
+def test_the_number_of_starts(monkeypatch):
+    assert [sum(number_of_starts(n)) for n in (1, 2, 7, 40)] == [1, 2, 7, 40]
+    assert number_of_starts(5) == (5, 0)
+    assert number_of_starts("auto", in_dimensions=2)[0] > number_of_starts("auto")[0]
+    X, _ = clusters(3, 60)
+    n_tried = 0
+    start = Starts._start
+
+    def counted(self, *given):
+        nonlocal n_tried
+        n_tried += 1
+        return start(self, *given)
+
+    monkeypatch.setattr(Starts, "_start", counted)
+    for n in (1, 4, 15):
+        n_tried = 0
+        MFA(3, 1, n_init=n, random_state=0, max_iter=5, tol=1e-3).fit(X)
+        assert n_tried == n
