@@ -41,7 +41,7 @@ MOST_SAMPLES_AT_ONCE = 100_000
 class Folder:
     """A model and its record, as written by `fit` or `select`."""
 
-    path: Path
+    path: Path | None  # None if it was not read from a folder
     model: object
     record: Preparation
 

@@ -2,7 +2,7 @@
 
 Contents of a file:
 
-    class, hyper-parameters      JSON values; hyper-parameters may also be arrays or estimators
+    class, hyper-parameters      JSON values; hyper-parameters may also be arrays or estimators, or lists
     fitted.NAME                  the arrays of `_fitted_arrays()`, restored by `_set_fitted_arrays`
     exact.NAME                   parameters in full precision, for models that keep them (`_exact_arrays`)
     fit                          history, iterations, convergence
@@ -143,6 +143,12 @@ def _described_settings(estimator: Any, left_out: set[str], level: int) -> tuple
         elif hasattr(value, "get_params"):
             estimators[name], its_arrays = _described_settings(value, left_out, level + 1)
             arrays |= {f"hyper.{name}.{key}": array for key, array in its_arrays.items()}
+        elif isinstance(value, (list, tuple)) and all(hasattr(one, "get_params") for one in value):
+            estimators[name] = []
+            for i, one in enumerate(value):
+                its_header, its_arrays = _described_settings(one, left_out, level + 1)
+                estimators[name].append(its_header)
+                arrays |= {f"hyper.{name}.{i}.{key}": array for key, array in its_arrays.items()}
         else:
             left_out.add(name)
     header = {"class": type(estimator).__name__, "hyper_parameters": plain}
@@ -289,10 +295,18 @@ def _rebuilt_settings(class_named: ClassNamed, header: Any, arrays: Arrays, leve
     given = {name: array for name, array in arrays.items() if "." not in name}
     _check_numbers(given)
     inner = _groups({name: arrays[name] for name in arrays if name not in given}, tuple(described))
-    estimators = {}
+    estimators: dict[str, Any] = {}
+
+    def rebuilt(its_header: Any, its_arrays: Arrays) -> Any:
+        hyper = _groups(its_arrays, ("hyper",))["hyper"]
+        return _rebuilt_settings(class_named, its_header, hyper, level + 1)
+
     for name, its_header in described.items():
-        its_arrays = _groups(inner[name], ("hyper",))["hyper"]
-        estimators[name] = _rebuilt_settings(class_named, its_header, its_arrays, level + 1)
+        if isinstance(its_header, list):
+            own = _groups(inner[name], tuple(str(i) for i in range(len(its_header))))
+            estimators[name] = [rebuilt(one, own[str(i)]) for i, one in enumerate(its_header)]
+        else:
+            estimators[name] = rebuilt(its_header, inner[name])
     return class_named(header["class"])(**plain, **given, **estimators)
 
 

@@ -34,7 +34,7 @@ from latently.estimators.randomness import as_random_state
 from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 from latently.selection.search import side_by_side
 
-_QUICK = {
+_QUICK: dict[str, Any] = {
     "tol": 1e-4,
     "max_iter": 200,
 }  # what is left to gain by more iterations is below the noise of errors
@@ -125,7 +125,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     baseline_score_ : float
         The error of the means of the features.
     candidates_ : list of Candidate
-        All models that were compared, with their errors.
+        All models that were compared, with their errors; `table_` is a table of them. They are not saved.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -185,8 +185,8 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             rng = as_random_state(self.random_state)
             task = _Task.of(rows, self.cv, self.max_rows, rng)
             seed = rng.randint(2**31 - 1)
-            self.candidates_ = self._compared(task, seed)
-            best = min(reversed(self.candidates_), key=lambda candidate: candidate.sortable)
+            self._candidates = self._compared(task, seed)
+            best = min(reversed(self._candidates), key=lambda candidate: candidate.sortable)
             if not np.isfinite(best.sortable):
                 raise ValueError(f"no model could be fitted; {best.model}: {best.failure}")
             self.best_score_ = best.error
@@ -304,6 +304,12 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         return type(X)(imputed, index=X.index, columns=X.columns)
 
     @property
+    def candidates_(self):
+        """All models that were compared, with their errors; they are not saved."""
+        check_is_fitted(self)
+        return self._candidates
+
+    @property
     def table_(self):
         """The candidates as a pandas DataFrame, best first."""
         check_is_fitted(self)
@@ -325,7 +331,10 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
     def _fitted_arrays(self):
         check_is_fitted(self)
-        return {"scores": np.array([self.best_score_, self.baseline_score_])}
+        return {
+            "best_score": np.asarray(self.best_score_),
+            "baseline_score": np.asarray(self.baseline_score_),
+        }
 
     def _parts(self):
         return {"best": self.best_}
@@ -335,11 +344,12 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             raise ValueError("its model cannot impute")
         self.best_, self.n_features_in_ = best, best.n_features_in_
 
-    def _set_fitted_arrays(self, scores):
-        if np.shape(scores) != (2,) or not np.all(np.isfinite(scores)):
-            raise ValueError("its scores must be two finite numbers")
-        self.best_score_, self.baseline_score_ = (float(score) for score in scores)
-        self.candidates_ = []
+    def _set_fitted_arrays(self, best_score, baseline_score):
+        for score in (best_score, baseline_score):
+            if np.shape(score) != () or not np.isfinite(score):
+                raise ValueError("its errors must be finite numbers")
+        self.best_score_, self.baseline_score_ = np.float64(best_score), np.float64(baseline_score)
+        self._candidates = []
 
 
 def _check_jobs(name, value):
@@ -375,7 +385,7 @@ def _further_paths(singles: list[Candidate], n: int, D: int, seed: int) -> list[
         own = [c for c in own if getattr(c.model, "covariance_type", "full") == "full"]
         return min(own, key=lambda candidate: candidate.sortable, default=None)
 
-    options = {**_QUICK, "n_init": 2, "random_state": seed}
+    options: dict[str, Any] = {**_QUICK, "n_init": 2, "random_state": seed}
     sizes = [K for K in _COMPONENTS if n >= 10 * K]
     paths = []
     gaussian, factors, principal = best(GaussianMixture), best(FactorAnalysis, PPCA), best(PPCA)
@@ -384,6 +394,8 @@ def _further_paths(singles: list[Candidate], n: int, D: int, seed: int) -> list[
         paths.append([GaussianMixture(K, noise_floor=floor, **options) for K in sizes if n >= K * D])
     if factors is not None:
         q, isotropic = factors.model.n_factors, isinstance(factors.model, PPCA)
+        cls: Any
+        more: dict[str, Any]
         cls, more = (MPPCA, {}) if isotropic else (MFA, {"noise_floor": _FACTOR_FLOOR})
         for smaller in sorted({max(1, q // 4), max(1, q // 2)}):
             paths.append([cls(K, smaller, **more, **options) for K in sizes if n >= 5 * K * smaller])
@@ -415,6 +427,7 @@ class _Task:
 
     @classmethod
     def of(cls, X, cv, max_rows, rng):
+        X = X[np.lexsort(np.where(np.isnan(X), np.inf, X).T)]  # so that the order of rows does not matter
         observed = ~np.isnan(X)
         rows = np.flatnonzero(observed.any(axis=1))
         if len(rows) > max_rows:
@@ -423,7 +436,9 @@ class _Task:
             for feature in np.flatnonzero(unseen):
                 rows = np.union1d(rows, np.flatnonzero(observed[:, feature])[:2])
         X, observed = X[rows], observed[rows]
-        deviation = np.nanstd(X, axis=0)
+        largest = np.nanmax(np.abs(X), axis=0)
+        unit = np.where(largest > 0, largest, 1.0)
+        deviation = np.nanstd(X / unit, axis=0) * unit  # squares of large numbers would overflow
         return cls(X, hidden_entries(observed, cv, rng), np.where(deviation > 0, deviation, 1.0))
 
     def some_parts(self):

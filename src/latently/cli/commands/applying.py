@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -137,7 +137,7 @@ def impute(
     from latently.cli import fitting, using
 
     with Voice(answer.json) as voice:
-        facts = {}
+        facts: dict[str, Any] = {}
 
         def chosen():
             request = fitting.Request(
