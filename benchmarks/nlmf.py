@@ -52,9 +52,8 @@ def main():
         began = time.perf_counter()
         model.transform(X)
         inference = time.perf_counter() - began
-        print(
-            f"{title:>22}: sweep {seconds:.3f} s = {seconds / products:.1f} products, inference {inference:.2f} s"
-        )
+        told = f"sweep {seconds:.3f} s = {seconds / products:.1f} products, inference {inference:.2f} s"
+        print(f"{title:>22}: {told}")
         if title == "free":
             ours, theirs = ((X - one.reconstruct(X)) ** 2 for one in (model, PCA(r).fit(X)))
             print(f"{'':>22}  squared error over that of PCA {np.sum(ours) / np.sum(theirs):.5f}")

@@ -20,7 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from latently.backend.namespace import Array, device, eye, namespace
+import numpy as np
+
+from latently.backend.namespace import Array, device, eye, is_numpy, namespace
 from latently.distributions.mappings import IDENTITY, Identity, Mapping
 
 _MOST_STEPS = 200
@@ -132,8 +134,15 @@ def minimised(rows: Rows, U: Array, *, tolerance: float, most_steps: int = _MOST
     places: list[Array] = []
     for _ in range(most_steps):
         side, gradient, free = _faces(rows.shape, here)
+        if rows.inverse is not None and rows.gram.ndim == 2:  # a bound of the gain tells who is there already
+            bound = squares(gradient, gradient @ rows.inverse)
+            there = bound <= tolerance * xp.clip(here.cost, min=0.0) + _ROUNDING * here.size
+            if bool(xp.all(there)):
+                ended.append(here.U)
+                places.append(left)
+                break
         step, gradient, free = _held_back(rows, here, side, gradient, free)
-        gain = -xp.sum(gradient * step, axis=1)
+        gain = -squares(gradient, step)
         near = gain <= tolerance * xp.clip(here.cost, min=0.0) + _ROUNDING * here.size
         if bool(xp.any(near)):
             done, going = xp.nonzero(near)[0], xp.nonzero(~near)[0]
@@ -168,9 +177,9 @@ def minimised(rows: Rows, U: Array, *, tolerance: float, most_steps: int = _MOST
     return xp.take(xp.concat(ended), xp.argsort(xp.concat(places)), axis=0)
 
 
-def costs(rows: Rows, U: Array) -> Array:
-    """(n,) the objective of each row."""
-    return _at(rows, U).cost
+def squares(A: Array, B: Array) -> Array:
+    """(n,) products of the rows of two matrices, without a matrix of products in between."""
+    return np.einsum("ij,ij->i", A, B) if is_numpy(A) else namespace(A).sum(A * B, axis=1)
 
 
 def response(rows: Rows, U: Array, V: Array) -> Array:
@@ -187,7 +196,7 @@ def _at(rows: Rows, U: Array) -> _At:
     xp = namespace(U)
     shape = rows.shape
     image = U @ rows.gram if rows.gram.ndim == 2 else (rows.gram @ U[:, :, None])[:, :, 0]
-    square, linear = 0.5 * xp.sum(U * image, axis=1), xp.sum(rows.pull * U, axis=1)
+    square, linear = 0.5 * squares(U, image), squares(rows.pull, U)
     cost, size, slope = rows.level + square - linear, rows.level + square + xp.abs(linear), image - rows.pull
     if shape.penalised:
         penalty = xp.sum(shape.penalty * xp.abs(shape.mapping.inverse(U)), axis=1)
@@ -356,12 +365,12 @@ def _conjugate(rows: Rows, here: _At, bend: Array | None, gradient: Array, free:
     x = xp.zeros_like(gradient)
     residual = -gradient
     z = scale * ((scale * residual) @ M)
-    direction, rz = z, xp.sum(residual * z, axis=1)
+    direction, rz = z, squares(residual, z)
     enough = _INNER * rz
     going = rz > 0
     for _ in range(_INNER_STEPS):
         image = curved(direction)
-        curvature = xp.sum(direction * image, axis=1)
+        curvature = squares(direction, image)
         going = going & (curvature > 0)
         if not bool(xp.any(going)):
             break
@@ -369,7 +378,7 @@ def _conjugate(rows: Rows, here: _At, bend: Array | None, gradient: Array, free:
         x = x + length * direction
         residual = residual - length * image
         z = scale * ((scale * residual) @ M)
-        after = xp.sum(residual * z, axis=1)
+        after = squares(residual, z)
         going = going & (after > enough)
         turn = xp.where(going, after / xp.where(rz > 0, rz, 1.0), 0.0)[:, None]
         direction, rz = z + turn * direction, after
@@ -419,7 +428,7 @@ def _projected(shape: Shape, before: Array, after: Array, side: Array) -> Array:
 
 def _descends(here: _At, there: _At, gradient: Array) -> Array:
     xp = namespace(here.U)
-    expected = xp.sum(gradient * (there.U - here.U), axis=1)
+    expected = squares(gradient, there.U - here.U)
     return there.cost <= here.cost + _ARMIJO * xp.clip(expected, max=0.0) + 0.25 * _ROUNDING * here.size
 
 

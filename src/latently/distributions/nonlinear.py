@@ -21,7 +21,15 @@ from latently.backend.namespace import Array, device, double, namespace, ones, z
 from latently.backend.packed import pairs, unpacked
 from latently.core.block import Block
 from latently.core.tree import add
-from latently.distributions.convex_rows import Rows, Shape, Softmax, cross_entropy, inverse_of, minimised
+from latently.distributions.convex_rows import (
+    Rows,
+    Shape,
+    Softmax,
+    cross_entropy,
+    inverse_of,
+    minimised,
+    squares,
+)
 from latently.distributions.mappings import Mapping
 
 EXACT = 1e-13  # of a row's cost: where an exact step ends
@@ -96,6 +104,7 @@ class _System:
     """The rows of a block in terms of their sources."""
 
     Y: Array  # (n, D): x - b, zero where missing
+    level: Array  # (n,): |y|^2 / 2
     pull: Array  # (n, r): y A'
     gram: Array  # (r, r), or (n, r, r) for rows with missing entries
     seen: Array | None  # (n, D): ones where observed
@@ -110,7 +119,7 @@ def _system(known: Prepared, block: Block) -> _System:
         Y = xp.where(block.observed, Y, 0.0)
         seen = xp.astype(block.observed, xp.float64)
         gram = unpacked(known.table() @ seen.T, A.shape[0])
-    return _System(Y, Y @ A.T, gram, seen, targets_of(known.layer, block))
+    return _System(Y, 0.5 * squares(Y, Y), Y @ A.T, gram, seen, targets_of(known.layer, block))
 
 
 def targets_of(layer: Layer, block: Block) -> Array | None:
@@ -126,11 +135,10 @@ def targets_of(layer: Layer, block: Block) -> Array | None:
 
 def _problems(terms: Terms, known: Prepared, system: _System, labels: bool) -> Rows:
     xp = namespace(system.pull)
-    level = 0.5 * xp.sum(system.Y * system.Y, axis=1)
     softmax, layer = None, known.layer
     if labels and system.targets is not None and bool(xp.any(system.targets > 0)):
         softmax = Softmax(layer.coef, layer.intercept, system.targets, terms.sigma2)
-    return Rows(terms.shape(), system.gram, known.inverse, system.pull, level, softmax)
+    return Rows(terms.shape(), system.gram, known.inverse, system.pull, system.level, softmax)
 
 
 # -- inference of sources -----------------------------------------------------------------------------
@@ -332,11 +340,11 @@ def _swept(terms: Terms, move: Move, known: Prepared, block: Block) -> tuple[Sum
     extended = xp.concat([F, ones((F.shape[0], 1), F)], axis=1)
     weight = block.weight
     counted = extended if weight is None else extended * weight[:, None]
-    squares, sizes = xp.sum(system.Y * system.Y, axis=1), xp.sum(xp.abs(S), axis=1)
+    sizes = xp.sum(xp.abs(S), axis=1)
     entropy = zeros((F.shape[0],), F)
     if system.targets is not None:
         entropy = cross_entropy(layer.coef, layer.intercept, system.targets, F)[0]
-    told = xp.stack([0.5 * squares, sizes, entropy])
+    told = xp.stack([system.level, sizes, entropy])
     told = xp.sum(told if weight is None else told * weight, axis=1)
     cross = counted.T @ system.Y
     if system.seen is None:
