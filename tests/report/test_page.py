@@ -129,6 +129,18 @@ def test_every_model_has_a_page(name, with_labels):
     )
 
 
+def test_networks_show_their_training_samples_and_reconstructions():
+    deep = pytest.importorskip("latently.deep.vae")
+    X = np.clip(digits()[0][:120], 0.0, 1.0)
+    options = {"hidden_layer_sizes": (8,), "likelihood": "bernoulli", "max_iter": 3, "random_state": 0}
+    model = deep.VAE(2, validation_fraction=0.2, **options).fit(X)
+    found = Reader(report(model, X, image_shape=(8, 8)).html)
+    assert {"Training", "Projection of the rows"} <= set(found.headings())
+    text = found.text()
+    assert "trained for 3 epochs" in text and "of rows held out" in text and "ELBO per row" in text
+    assert "econstruct" in text and "sample" in text.lower()
+
+
 def test_one_row_is_enough():
     X, y, _ = wine()
     found = Reader(report(mcfa(), X[:1], labels=y[:1]).html)

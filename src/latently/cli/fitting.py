@@ -212,6 +212,10 @@ def _record(request, table, found, places, left_out, name, model):
     if standardise:
         deviation = np.sqrt(found.squares[places] / np.maximum(found.n_seen[places], 1))
         mean, scale = found.mean[places], np.where(deviation > 0, deviation, 1.0)
+    elif model.unit_rows:
+        low, high = float(np.min(found.least[places])), float(np.max(found.most[places]))
+        if low < 0.0 or high > 1.0:  # such as grey levels: one common range, which becomes that from 0 to 1
+            mean, scale = np.full(len(places), min(low, 0.0)), np.full(len(places), high - min(low, 0.0))
     n_seen = int(found.n_seen[places].sum())
     whole_image = table.image_shape is not None and len(places) == int(np.prod(table.image_shape))
     return Preparation(

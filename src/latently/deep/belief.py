@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,8 +57,8 @@ class BeliefNet(nn.Module):
 
     def __init__(self, machines: list[Machine], apart: bool):
         super().__init__()
-        self.layers = nn.ModuleList(machines)
-        self.recognition = nn.ModuleList([UpPass(machine) for machine in machines[:-1]] if apart else [])
+        self.layers: Any = nn.ModuleList(machines)
+        self.recognition: Any = nn.ModuleList([UpPass(machine) for machine in machines[:-1]] if apart else [])
 
     def is_apart(self) -> bool:
         """Whether the up-pass has left the weights of the machines."""
@@ -66,7 +67,7 @@ class BeliefNet(nn.Module):
 
     def within(self, dtype: torch.dtype) -> Beliefs:
         """The functions of rows in this dtype, with the present parameters."""
-        machines = [machine.within(dtype) for machine in self.layers]  # type: ignore[operator]
+        machines = [machine.within(dtype) for machine in self.layers]
         own = [(one.components.to(dtype), one.intercept_hidden.to(dtype)) for one in self.recognition]
         tied = [(m.components / m.units.variance, m.intercept_hidden) for m in machines]
         return Beliefs(machines, own + tied[len(own) :])
@@ -213,7 +214,7 @@ class BeliefTraining(nn.Module):
     def __init__(self, net: BeliefNet, n_chains: int = 0, has_unlabelled: bool = True):
         super().__init__()
         self.net, self.has_unlabelled = net, has_unlabelled
-        self.divergences = nn.ModuleList([ContrastiveDivergence(m, n_chains) for m in net.layers])
+        self.divergences: Any = nn.ModuleList([ContrastiveDivergence(m, n_chains) for m in net.layers])
         moving = [
             parameter
             for machine, up in zip(net.layers, net.recognition, strict=False)
@@ -299,9 +300,10 @@ class BeliefTraining(nn.Module):
         n_labels = machine.units.n_labels
         if not n_labels:
             return v
-        labels = one_hot(batch.y.clamp(min=0), n_labels).to(v.dtype)
+        y: Any = batch.y
+        labels = one_hot(y.clamp(min=0), n_labels).to(v.dtype)
         if self.has_unlabelled:
-            known = batch.y >= 0
+            known = y >= 0
             scores = torch.softmax(machine.within(v.dtype).label_scores(v), dim=1)
             drawn = torch.multinomial(scores, 1, generator=batch.generator)[:, 0]
             labels = torch.where(known[:, None], labels, one_hot(drawn, n_labels).to(v.dtype))

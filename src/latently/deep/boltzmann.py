@@ -281,6 +281,10 @@ class Boltzmann:
 class Machine(nn.Module):
     """The parameters as a module, in float64."""
 
+    components: nn.Parameter
+    intercept_visible: nn.Parameter
+    intercept_hidden: nn.Parameter
+
     def __init__(self, n_visible: int, n_hidden: int, units: BinaryUnits | GaussianUnits):
         super().__init__()
         self.units = units
@@ -351,6 +355,9 @@ class Velocities(nn.Module):
 
 class ContrastiveDivergence(nn.Module):
     """A machine with the state of its training: velocities, and chains if they are persistent."""
+
+    chain: Tensor
+    started: Tensor
 
     def __init__(self, machine: Machine, n_chains: int = 0):
         super().__init__()

@@ -171,7 +171,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         with unchanged_on_failure(self):
             data = self._data(X, y, sample_weight, reset=True)
             if not (self.warm_start and hasattr(self, "module_")):
-                vars(self).pop("classes_", None)
+                self.__dict__.pop("classes_", None)
             self._fit(data, self._codes(data, y))
         return self
 
@@ -507,7 +507,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         classes = classes_for_file(self.classes_) if hasattr(self, "classes_") else None
         return super()._more_header() | {"classes": classes}
 
-    def _set_more(self, *, classes, **more):
+    def _set_more(self, *, classes, **more):  # type: ignore[override]
         if classes is not None:
             if not isinstance(classes, list):
                 raise ValueError("classes must be a list of labels")

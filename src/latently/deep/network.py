@@ -71,7 +71,11 @@ class Online:
         return self.generators.sampling.device
 
     def __deepcopy__(self, memo):
-        parts = {"module": self.module, "training": self.training, "optimizer": self.optimizer}
+        parts: dict[str, Any] = {
+            "module": self.module,
+            "training": self.training,
+            "optimizer": self.optimizer,
+        }
         return Online(**deepcopy(parts, memo), generators=self.generators.copied())  # torch cannot copy these
 
 

@@ -97,7 +97,7 @@ class BoltzmannOptions(NetworkEstimator):
     precision: ClassVar[torch.dtype] = torch.float64  # so that small updates of large weights are not lost
 
     @property
-    def objective(self):
+    def objective(self):  # type: ignore[override]
         binary = self.visible == "binary"
         return Objective(f"{'pseudo-' if binary else 'reconstruction '}log-likelihood per row")
 
@@ -520,7 +520,8 @@ def start_intercept(units, rows, upward=lambda X: X):
 
     `upward` takes a batch of rows to the visible units.
     """
-    total, n = 0.0, 0
+    total: Any = 0.0
+    n = 0
     for batch in rows.batches(torch.Generator(rows.device)):
         total = total + len(batch) * batch.mean(upward(batch.X)).double()
         n += len(batch)

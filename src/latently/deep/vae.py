@@ -57,6 +57,8 @@ _PRIOR_COMPONENTS = 20
 class Coder(nn.Module):
     """Encoder and decoder with what belongs to the likelihood; rows are in the units of X."""
 
+    mean: Tensor
+
     def __init__(self, encoder: nn.Module, decoder: nn.Module, n_features: int):
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
@@ -87,7 +89,9 @@ class Coder(nn.Module):
 
 
 class GaussianCoder(Coder):
-    """x | z ~ N(shift + scale g(z), scale^2 s2 I)"""
+    """x | z ~ N(mean + scale g(z), scale^2 s2 I)"""
+
+    scale: Tensor
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module, n_features: int):
         super().__init__(encoder, decoder, n_features)
@@ -297,7 +301,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
     def _module(self, n_features):
         q, sizes = self.n_factors, tuple(map(int, self.hidden_layer_sizes))
         if self.architecture == "conv" or (self.architecture == "auto" and self.image_shape is not None):
-            shape = tuple(map(int, self.image_shape))
+            shape: Any = tuple(map(int, self.image_shape))
             shape = (1, *shape) if len(shape) == 2 else shape
             encoder: nn.Module = ConvEncoder(shape, sizes, 2 * q, self.activation)
             decoder: nn.Module = ConvDecoder(shape, sizes, q, self.activation)
@@ -311,7 +315,10 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
         return _CODERS[self.likelihood](encoder, decoder, n_features)
 
     def _start(self, module, rows):
-        total, squares, n, centre = 0.0, 0.0, 0.0, None
+        total: Any = 0.0
+        squares: Any = 0.0
+        centre: Any = None
+        n = 0.0
         for batch in rows.batches(torch.Generator(rows.device)):
             if centre is None:  # so that large offsets cost no digits
                 centre = batch.X.double().mean(dim=0)
@@ -325,7 +332,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
     def _optimizer(self, module):
         noise = [module.log_noise] if self.likelihood == "gaussian" else []
         nets = [parameter for parameter in module.parameters() if all(parameter is not one for one in noise)]
-        groups = [{"params": nets}]
+        groups: list[dict[str, Any]] = [{"params": nets}]
         if noise:  # one number that all entries of all rows agree on
             groups.append({"params": noise, "lr": 10.0 * self.learning_rate})
         return torch.optim.Adam(groups, lr=self.learning_rate, fused=True)
@@ -336,7 +343,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
         return lambda epoch: 0.5 * (1.0 + math.cos(math.pi * epoch / max(self.max_iter, 1)))
 
     @property
-    def draws_name_generators(self):
+    def draws_name_generators(self):  # type: ignore[override]
         """Networks of the user may have dropout."""
         return self.encoder is None and self.decoder is None
 
@@ -636,7 +643,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
     def _parts(self):
         return super()._parts() | {"prior": self.prior_}
 
-    def _set_parts(self, *, module, prior):
+    def _set_parts(self, *, module, prior):  # type: ignore[override]
         super()._set_parts(module=module)
         self.prior_ = prior
         if prior is not None and getattr(prior, "n_features_in_", None) != self.n_factors:
@@ -645,7 +652,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
     def _more_header(self):
         return super()._more_header() | {"needs": self._needed_at_load()}
 
-    def _set_more(self, *, needs, **more):
+    def _set_more(self, *, needs, **more):  # type: ignore[override]
         missing = [name for name in needs if getattr(self, name, None) is None]
         if missing:
             given = ", ".join(f"{name}=..." for name in missing)

@@ -38,7 +38,7 @@ def check_layer_sizes(name, value, *, fewest=1, or_one=False):
         return
     sizes = value.tolist() if isinstance(value, np.ndarray) else value
     positive = isinstance(sizes, (list, tuple)) and all(
-        isinstance(size, Integral) and not isinstance(size, bool) and size >= 1 for size in sizes
+        isinstance(size, Integral) and not isinstance(size, bool) and int(size) >= 1 for size in sizes
     )
     if not positive or len(sizes) < fewest:
         raise ValueError(f"{name} must be a sequence of positive integers, such as (200, 50), not {value!r}")

@@ -213,6 +213,20 @@ def convergence(identifier, history, *, objective):
     )
 
 
+def curves(identifier, named):
+    """One or two noisy curves over epochs, side by side, by name."""
+    panels = [
+        _Panel(380 * number, "epoch", name, np.arange(1, len(values) + 1), np.asarray(values, dtype=float))
+        for number, (name, values) in enumerate(named.items())
+    ]
+    described = ". ".join(
+        f"{name}: from {' to '.join(apart(values[0], values[-1]))}" for name, values in named.items()
+    )
+    parts = [part for panel in panels for part in panel.drawn()]
+    width = 360 if len(panels) == 1 else 740
+    return drawing(identifier, width, 250, parts, title="Training", described=described, fluid=True)
+
+
 class _Panel:
     """A curve in a panel of 360 by 250."""
 

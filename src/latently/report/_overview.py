@@ -281,6 +281,8 @@ def convergence(facts):
     history = np.asarray(getattr(facts.model, "history_", ()), dtype=float)
     if len(history) < 2 or not np.isfinite(history).all():
         return None
+    if getattr(facts.model, "losses_", None):
+        return _training(facts.model, history)
     climbs = facts.score_name == "log density" and facts.scores is not None and history[-1] >= history[0]
     objective = "log-likelihood per row" if climbs else "objective"
     steps = several(facts.model.n_iter_, "iteration")
@@ -295,3 +297,20 @@ def convergence(facts):
         caption = f"Left: the {objective} at every iteration. Right: its distance to the final value."
         body.append(figure(charts.convergence("fit", history, objective=objective), "Convergence", caption))
     return Section("convergence", "Convergence", join(body))
+
+
+def _training(model, history):
+    """Curves of a network: its objective, and that of validation rows if there were any."""
+    objective = model.objective.name
+    text = f"The network was trained for {several(model.n_passes_, 'epoch')}"
+    if model.converged_:
+        text += f"; it did not improve after the first {model.n_iter_}, whose parameters it keeps"
+    text += f". The {objective} changed from {' to '.join(charts.apart(history[0], history[-1]))}"
+    text += " while the parameters changed; it is noisy."
+    found = {objective: history}
+    validation = model.losses_.get(f"validation {model.watched}")
+    if validation is not None:
+        found["of validation rows"] = validation
+    caption = f"The {objective} in every epoch" + (", and that of rows held out." if len(found) > 1 else ".")
+    body = [element("p", text), figure(charts.curves("fit", found), "Training", caption)]
+    return Section("convergence", "Training", join(body))
