@@ -51,7 +51,9 @@ bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the G
 	$(BIN)/python benchmarks/ways.py
 	$(BIN)/python benchmarks/binary.py
 	$(BIN)/python benchmarks/nmf.py
+	$(BIN)/python benchmarks/nlmf.py
 	$(BIN)/python benchmarks/deep.py
+	$(BIN)/python benchmarks/networks.py
 
 reproduce: $(VENV)/.with-plots  ## run published tables again: make reproduce ARGS='003/table-3.5'; by default a list
 	$(BIN)/python -m reproductions $(ARGS)
@@ -73,7 +75,7 @@ $(VENV)/.with-test: EXTRAS = [test]
 $(VENV)/.with-lint: EXTRAS = [lint,test]
 $(VENV)/.with-plots: EXTRAS = [plots]
 $(VENV)/.with-docs: EXTRAS = [docs]
-$(VENV)/.with-bench: EXTRAS = [dask]
+$(VENV)/.with-bench: EXTRAS = [dask,deep]
 
 $(VENV)-minimum/.with-minimum: pyproject.toml constraints-minimum.txt
 	$(PYTHON) -m venv $(VENV)-minimum

@@ -3,9 +3,9 @@
     python benchmarks/missing.py                        # all, as a table in Markdown
     python benchmarks/missing.py --share 0.3 --seeds 2 --sets wine sonar
 
-Entries are removed at random. Errors are root mean squares over the removed entries, in standard deviations of
-their features; a column of means has about one. scikit-learn's imputers get standardised features. Seconds are
-those of the CPU, for fit and imputation together, on one core.
+Entries are removed at random. Errors are root mean squares over the removed entries, in standard deviations
+of their features; a column of means has about one. scikit-learn's imputers get standardised features. Seconds
+are those of the CPU, for fit and imputation together, on one core.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ METHODS = {
     "mean": lambda seed: SimpleImputer(),
     "KNN": lambda seed: KNNImputer(),
     "iterative": lambda seed: IterativeImputer(random_state=seed),
-    "full Gaussian": lambda seed: GaussianMixture(random_state=seed),
+    "full Gaussian": lambda seed: GaussianMixture(prior=None, random_state=seed),
     "Imputer": lambda seed: Imputer(random_state=seed, n_jobs=1),
 }
 

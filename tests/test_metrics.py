@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
 from latently import metrics
-from latently.metrics import clustering_accuracy, error_rate, purity, signal_to_error_ratio
+from latently.metrics import (
+    clustering_accuracy,
+    error_rate,
+    mean_sparsity_index,
+    purity,
+    signal_to_error_ratio,
+)
 
 MEASURES = [clustering_accuracy, error_rate, purity]
 
@@ -207,3 +213,11 @@ def test_rows_of_zeros_have_no_signal():
 def test_bad_reconstructions_are_named(X, X_hat, message):
     with pytest.raises(ValueError, match=message):
         signal_to_error_ratio(X, X_hat)
+
+
+def test_the_sparsity_index_counts_small_entries_of_each_vector():
+    A = [[0.0, 1.0, -0.01, 0.04], [2.0, 3.0, 0.06, -0.05]]
+    assert mean_sparsity_index(A) == pytest.approx((3 / 4 + 0) / 2)
+    assert mean_sparsity_index(A, threshold=0.1) == pytest.approx((3 / 4 + 2 / 4) / 2)
+    with pytest.raises(ValueError, match="threshold must be a number of at least 0"):
+        mean_sparsity_index(A, threshold=-1.0)

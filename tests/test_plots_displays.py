@@ -13,9 +13,17 @@ from sklearn.datasets import load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from latently.factorization import BNMF
+from latently.factorization import BNMF, DeepNLMF, NLMFClassifier
 from latently.mixture import MCFA, MFA, FactorAnalysis, GaussianMixture
-from latently.plots import LatentDisplay, LikelihoodDisplay, LoadingsDisplay, ResponsibilitiesDisplay
+from latently.plots import (
+    ConvergenceDisplay,
+    ImageGridDisplay,
+    LatentDisplay,
+    LikelihoodDisplay,
+    LoadingsDisplay,
+    ResponsibilitiesDisplay,
+    SourcesDisplay,
+)
 from latently.plots.latent import draw_boundaries, ellipse
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 
@@ -390,3 +398,47 @@ def test_drawing_goes_where_it_is_told(make, wine):
     assert ax.has_data()
     assert len(plt.get_fignums()) == 1
     figure.canvas.draw()
+
+
+# -- non-linear factorisations ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def layer():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((40, 6)), np.arange(40) % 3
+    return NLMFClassifier(4, sigma2=0.1, max_iter=4, tol=0.0, random_state=0).fit(X, y)
+
+
+def test_components_are_shown_with_their_offset_and_classes_as_images(layer):
+    display = ImageGridDisplay.from_estimator(layer, (2, 3), scale=None)
+    assert display.labels == ["", "", "", "", "offset"]
+    np.testing.assert_allclose(display.ink[4].ravel(), np.clip(layer.offset_, 0, 1))
+    classes = ImageGridDisplay.from_classes(layer, (2, 3), scale=None)
+    np.testing.assert_allclose(classes.ink[1].ravel(), np.clip(layer.coef_[1] @ layer.components_, 0, 1))
+    assert classes.labels == ["0", "1", "2"]
+    stack = DeepNLMF((4, 2), max_iter=2, tol=0.0).fit(
+        np.random.default_rng(0).random((40, 6)), np.arange(40) % 3
+    )
+    first, second = stack.layers_
+    through = ImageGridDisplay.from_classes(stack, (2, 3), scale=None).ink[0].ravel()
+    np.testing.assert_allclose(
+        through, np.clip(second.coef_[0] @ second.components_ @ first.components_, 0, 1)
+    )
+    with pytest.raises(TypeError, match="no coef_ and components_"):
+        ImageGridDisplay.from_classes(BNMF(), (2, 3))
+
+
+def test_both_parts_of_the_cost_add_up(layer):
+    display = ConvergenceDisplay.from_parts(layer)
+    np.testing.assert_allclose(sum(display.histories.values()), layer.history_)
+    assert len(display.plot().axes_[0].lines) == 4  # a line and its end for each part
+
+
+def test_sources_are_shown_beside_their_map(layer):
+    display = SourcesDisplay.from_estimator(layer, n_bins=20)
+    assert np.sum(display.density * np.diff(display.edges)) == pytest.approx(1.0)
+    s, f = display.curve
+    np.testing.assert_allclose(f, np.tanh(s))
+    assert s[0] == pytest.approx(layer.activations_.min())
+    display.plot()

@@ -1,4 +1,4 @@
-"""Agreement of clusters with known classes, and of reconstructions with rows.
+"""Agreement of clusters with known classes and of reconstructions with rows, and sparsity of vectors.
 
     n_ck = weight of the rows of class c in cluster k,    n = their sum
 
@@ -8,21 +8,26 @@
 Cluster labels are arbitrary, so no measure changes when classes or clusters are renamed.
 
     signal-to-error ratio = 20 log10 of the mean over rows of norm(x) / norm(x_hat - x)
+    mean sparsity index = mean over vectors of the share of entries with an absolute value below a threshold
 """
 
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.utils import check_array, check_consistent_length
 
+from latently.backend.namespace import is_native, to_numpy
+
 __all__ = [
     "adjusted_rand_score",
     "clustering_accuracy",
     "error_rate",
+    "mean_sparsity_index",
     "normalized_mutual_info_score",
     "purity",
     "signal_to_error_ratio",
@@ -145,6 +150,35 @@ def signal_to_error_ratio(X, X_hat):
     with np.errstate(over="ignore", divide="ignore"):
         error = np.linalg.norm(X_hat[filled] / scale - rows / scale, axis=1)
         return float(20 * np.log10(np.sum(signal / error) / len(X)))
+
+
+def mean_sparsity_index(A, threshold=0.05):
+    """Share of the entries of a vector that are small, averaged over vectors.
+
+    Document 000, section 5.2.1. Vectors are not normalised, so small vectors count as sparse.
+
+    Parameters
+    ----------
+    A : array-like of shape (n_vectors, n_entries)
+        Rows are vectors, such as the sources of rows or components.
+    threshold : float, default=0.05
+        An entry is small if its absolute value is below this.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+
+    Examples
+    --------
+    >>> from latently.metrics import mean_sparsity_index
+    >>> mean_sparsity_index([[0.0, 1.0, -0.01], [2.0, 3.0, 0.04]])
+    0.5
+    """
+    A = check_array(to_numpy(A) if is_native(A) else A, dtype=np.float64, input_name="A")
+    if isinstance(threshold, bool) or not isinstance(threshold, Real) or not float(threshold) >= 0:
+        raise ValueError(f"threshold must be a number of at least 0, not {threshold!r}")
+    return float(np.mean(np.mean(np.abs(A) < threshold, axis=1)))
 
 
 def _share(part, table):

@@ -21,8 +21,14 @@ KNOWN_CLASSES = {
     "MJFAClassifier": "latently.supervised",
     "MFMClassifier": "latently.supervised",
     "NMF": "latently.factorization",
+    "NLMF": "latently.factorization",
+    "NLMFClassifier": "latently.factorization",
+    "DeepNLMF": "latently.factorization",
     "DMFA": "latently.deep",
     "DMCFA": "latently.deep",
+    "RBM": "latently.deep",
+    "DBN": "latently.deep",
+    "VAE": "latently.deep",
     "BNMF": "latently.factorization",
     "BinarySparseCoding": "latently.factorization",
     "VectorQuantizer": "latently.factorization",
@@ -33,7 +39,7 @@ KNOWN_CLASSES = {
 }
 
 
-def load(path):
+def load(path, **needed):
     """Read an estimator that was written by its `save` method.
 
     Nothing in the file is executed. A file that is damaged, of another version or not one of ours is a
@@ -43,6 +49,9 @@ def load(path):
     ----------
     path : str or path-like
         The file.
+    **needed
+        What the file could not hold, as `save` said: the `encoder` and `decoder` of a VAE with networks of
+        your own. Their parameters are those of the file.
 
     Returns
     -------
@@ -62,8 +71,13 @@ def load(path):
     name = header.get("class")
     if not _is_known(name):
         raise ModelFileError(f"{str(path)!r} holds a {name!r}, which this version of latently does not have")
+    more = header.get("more")
+    needs = more.get("needs", []) if isinstance(more, dict) else []
+    unknown = sorted(name for name in needed if name not in needs)
+    if unknown:
+        raise TypeError(f"{str(path)!r} needs no {', '.join(unknown)}; it needs {needs or 'nothing more'}")
     try:
-        return saving.rebuild(_class_named, header, arrays)
+        return saving.rebuild(_class_named, header, arrays, needed)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise ModelFileError(f"{str(path)!r} does not hold a valid {name}: {error}") from None
 

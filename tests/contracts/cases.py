@@ -4,6 +4,7 @@ A contract picks the cases to which it applies by method (`having("sample")`), b
 (`having(options=("warm_start",))`), by tag, or by what a case says of itself where scikit-learn has no tag.
 """
 
+import importlib.util
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +17,18 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import has_fit_parameter
 
+from latently import deep
 from latently.deep import DMCFA, DMFA
-from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.factorization import (
+    BNMF,
+    NLMF,
+    NMF,
+    PCA,
+    BinarySparseCoding,
+    DeepNLMF,
+    NLMFClassifier,
+    VectorQuantizer,
+)
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
 from latently.selection import Imputer
@@ -51,19 +62,28 @@ def classification_likelihood(model, X, y):
     return np.mean(model.score_samples(X) + np.log(model.predict_proba(X).max(axis=1)))
 
 
+def cost(model, X, y):
+    """Of a factorisation with the sources of its fit."""
+    labels = () if y is None else (y,)
+    return model.cost(X, *labels, activations=model.activations_).total
+
+
 @dataclass(frozen=True)
 class Case:
     """How to build an estimator, and what it takes."""
 
     name: str
     make: Callable[..., Any]  # of options: the estimator before `fit`
-    rows: str = "real"  # or "counts"
+    rows: str = "real"  # or "counts", or "unit" for the interval from 0 to 1
     holes: bool = False  # whether some entries of the rows are missing
     n_classes: int = 3  # of classifiers
     unlabelled: bool = False  # whether some rows have no label
     sources: frozenset = EVERYWHERE  # of rows, besides arrays and tables in memory
     objective: Callable | None = log_likelihood  # (model, X, y): what the last entry of `history_` is
     direction: int = 1  # of the objective: 1 rises, -1 falls
+    trained: bool = (
+        False  # in mini-batches with draws, so that the order of rows decides and history is noisy
+    )
     in_closed_form: bool = False  # whether the fit takes no iterations
     layered: bool = False  # whether several fits follow one another, each with its own history
     turned: bool = (
@@ -105,7 +125,7 @@ class Case:
     @property
     def is_iterative(self):
         stepwise = {"max_iter", "tol", "callbacks"} <= self.options
-        return stepwise and not self.in_closed_form and not self.layered
+        return stepwise and not (self.in_closed_form or self.layered or self.trained)
 
     @property
     def settled(self):
@@ -137,6 +157,8 @@ class Case:
             y = ranks * self.n_classes // len(X)
             if self.unlabelled:
                 y[np.arange(len(X)) % 3 == 0] = -1
+        if self.rows == "unit":
+            X = 0.5 + np.arctan(np.where(np.isfinite(X), X, np.sign(X))) / np.pi
         if self.rows == "counts":
             X = np.abs(X)
         with np.errstate(over="ignore"):
@@ -170,6 +192,8 @@ PLAIN = {**QUICK, "accelerate": None}  # where an accelerated iteration is up to
 CLASSES = {"objective": joint_log_likelihood}
 IN_MEMORY = {"sources": frozenset()}
 CHOOSING = {"cv": 2, "n_jobs": 1, "random_state": 0}
+FALLING = {"direction": -1, "objective": cost}
+LAYERED = {"direction": -1, "objective": None, "layered": True}
 CASES = [
     Case("GaussianMixture", partial(GaussianMixture, 2, **QUICK)),
     Case("GaussianMixture-spherical", partial(GaussianMixture, 2, covariance_type="spherical", **QUICK)),
@@ -204,6 +228,24 @@ CASES = [
     Case("NMF", partial(NMF, 2, **QUICK), rows="counts", direction=-1, objective=None),
     Case("NMF-mu", partial(NMF, 2, solver="mu", **QUICK), rows="counts", direction=-1, objective=None),
     Case("NMF-kl", partial(NMF, 2, loss="kl", **QUICK), rows="counts", direction=-1, objective=None),
+    Case("NLMF", partial(NLMF, 2, sigma2=0.5, alpha=0.1, beta=0.1, **QUICK), **FALLING),
+    Case("NLMF-holes", partial(NLMF, 2, mapping="logistic", solver="exact", **QUICK), holes=True, **FALLING),
+    Case(
+        "NLMF-mu",
+        partial(NLMF, 2, mapping="ratio", constraint="non_negative", solver="mu", **QUICK),
+        rows="counts",
+        **FALLING,
+    ),
+    Case("NLMFClassifier", partial(NLMFClassifier, 2, gamma=0.2, **QUICK), **FALLING),
+    Case(
+        "NLMFClassifier-unlabelled",
+        partial(NLMFClassifier, 2, mapping="logistic", constraint="semi", solver="exact", **QUICK),
+        rows="counts",
+        unlabelled=True,
+        **FALLING,
+    ),
+    Case("DeepNLMF", partial(DeepNLMF, [3, 2], sigma2=[0.5, 0.2], **QUICK), **LAYERED),
+    Case("DeepNLMF-tuned", partial(DeepNLMF, [3, 2], fine_tune=True, fine_tune_iter=3, **QUICK), **LAYERED),
     Case("BNMF", partial(BNMF, 3, **QUICK), rows="counts"),
     Case("BinarySparseCoding", partial(BinarySparseCoding, 3, **QUICK)),
     Case("VectorQuantizer", partial(VectorQuantizer, 3, n_init=2, random_state=0), **IN_MEMORY),
@@ -225,6 +267,29 @@ CASES = [
     Case("DMCFA", partial(DMCFA, 2, 2, 2, 1, **PLAIN), layered=True),
     Case("DMCFA-tuned", partial(DMCFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True),
 ]
+NETWORKS = {"DBN", "RBM", "VAE"}
+HAVE_TORCH = importlib.util.find_spec("torch") is not None
+if HAVE_TORCH:
+    TRAINED = {"trained": True, "sources": frozenset({"files", "torch"})}
+    EPOCHS = {"max_iter": 3, "batch_size": 16, "random_state": 0}
+    CASES += [
+        Case("RBM", partial(deep.RBM, 3, **EPOCHS), rows="unit", **TRAINED),
+        Case("RBM-gaussian", partial(deep.RBM, 3, visible="gaussian", persistent=True, **EPOCHS), **TRAINED),
+        Case("DBN", partial(deep.DBN, [3, 2], **EPOCHS), rows="unit", layered=True, **TRAINED),
+        Case(
+            "DBN-tuned",
+            partial(deep.DBN, [3, 4, 2], fine_tune=2, visible="gaussian", **EPOCHS),
+            layered=True,
+            **TRAINED,
+        ),
+        Case("VAE", partial(deep.VAE, 2, hidden_layer_sizes=[6], prior="mixture", **EPOCHS), **TRAINED),
+        Case(
+            "VAE-bernoulli",
+            partial(deep.VAE, 1, hidden_layer_sizes=[3], likelihood="bernoulli", **EPOCHS),
+            rows="unit",
+            **TRAINED,
+        ),
+    ]
 
 
 def having(*methods, options=(), **facts):
@@ -262,10 +327,19 @@ def answers(model, X, methods=ROW_METHODS):
     return said
 
 
+NOT_SAVED = {"activations_", "history_parts_"}  # they belong to the rows of a fit, and to its way
+
+
 def state(value, name=""):
     """Fitted attributes as arrays by name, those of estimators within estimators as well."""
+    if hasattr(value, "state_dict"):  # a torch module
+        value = dict(value.state_dict())
+    if isinstance(value, dict):
+        parts = [state(part, f"{name}.{key}") for key, part in value.items()]
+        return {key: array for part in parts for key, array in part.items()}
     if hasattr(value, "get_params"):
-        parts = [state(part, f"{name}.{key}") for key, part in vars(value).items() if key.endswith("_")]
+        kept = [key for key in vars(value) if key.endswith("_") and key not in NOT_SAVED]
+        parts = [state(getattr(value, key), f"{name}.{key}") for key in kept]
         return {key: array for part in parts for key, array in part.items()}
     if isinstance(value, (list, tuple)):
         parts = [state(part, f"{name}.{number}") for number, part in enumerate(value)]

@@ -14,6 +14,8 @@ from latently import saved
 from tests.contracts.cases import (
     CASES,
     CLOSE,
+    HAVE_TORCH,
+    NETWORKS,
     answers,
     assert_equal,
     every_case,
@@ -31,11 +33,16 @@ def test_every_public_estimator_has_a_case():
     public = {
         thing
         for package in packages
-        for thing in (getattr(package, name) for name in getattr(package, "__all__", ()))
+        for thing in (
+            getattr(package, name)
+            for name in getattr(package, "__all__", ())
+            if HAVE_TORCH or name not in NETWORKS
+        )
         if isinstance(thing, type) and issubclass(thing, BaseEstimator)
     }
     assert public == {case.cls for case in CASES}
-    assert {cls.__name__ for cls in public} == set(saved.KNOWN_CLASSES)
+    known = set(saved.KNOWN_CLASSES) - (set() if HAVE_TORCH else NETWORKS)
+    assert {cls.__name__ for cls in public} == known
 
 
 # -- parameters ---------------------------------------------------------------------------------------
@@ -126,7 +133,7 @@ def test_a_fit_that_fails_on_its_way_changes_nothing(case):
 # -- weights and order --------------------------------------------------------------------------------
 
 
-@having(takes_weights=True)
+@having(takes_weights=True, trained=False)
 def test_weight_two_is_a_row_twice(case):
     X, y = case.data()
     copies = np.random.default_rng(7).integers(1, 4, size=len(X))
@@ -174,7 +181,7 @@ def test_weights_that_are_none(case, bad):
         case.fit(X, y, BAD_WEIGHTS[bad](len(X)))
 
 
-@every_case
+@having(trained=False)
 def test_the_order_of_rows_does_not_matter(case):
     X, y = case.data()
     order = np.random.default_rng(9).permutation(len(X))
@@ -214,8 +221,12 @@ def test_missing_entries_are_refused_where_they_may_not_be(case):
     with pytest.raises(ValueError, match="NaN"):
         case.fit(X, y)
     for method in answers(fitted(case), case.data()[0]):
+        name = method.partition(".")[0]
+        if name == "impute":  # what it is for, also where a fit needs complete rows
+            assert np.all(np.isfinite(fitted(case).impute(X)))
+            continue
         with pytest.raises(ValueError, match="NaN"):
-            getattr(fitted(case), method.partition(".")[0])(X)
+            getattr(fitted(case), name)(X)
 
 
 # -- iterations ---------------------------------------------------------------------------------------
@@ -385,7 +396,7 @@ def test_partial_fit_learns_batch_by_batch(case):
             labels = () if y is None else (y[part],)
             model.partial_fit(X[part], *labels, **(classes if epoch == part.start == 0 else {}))
         if epoch == 0:
-            first = case.direction * model.score(X) if case.rows == "real" and y is None else None
+            first = model.score(X) if case.rows == "real" and y is None else None
     assert model.n_iter_ == 8
     assert all(np.all(np.isfinite(array)) for array in numbers(model))
     if first is not None:
@@ -406,4 +417,4 @@ def test_partial_fit_continues_a_fit_and_a_model_that_was_loaded(case, tmp_path)
     for one in (model, again):
         one.partial_fit(X[:40], *(part[:40] for part in labels))
     assert_equal(answers(again, X), answers(model, X), rtol=1e-9, atol=1e-10)
-    assert model.n_iter_ == (2 if case.in_closed_form else 9)
+    assert model.n_iter_ == 1 + (1 if case.in_closed_form else fitted(case).n_iter_)

@@ -10,6 +10,7 @@ from scipy import special, stats
 import latently
 from latently.backend.namespace import to_numpy
 from latently.distributions.heavy_tails import degrees_for
+from latently.estimators.messages import DegenerateWarning
 from latently.mixture import MCFA, MFA, MPPCA, GaussianMixture
 from tests.contracts.models import COMMON, GAUSSIAN, MIXED, assert_same, rows
 from tests.oracles import missing, robust
@@ -81,6 +82,7 @@ def test_densities_are_those_of_scipy(model, way):
 
 @every_way
 @pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.filterwarnings("ignore::latently.estimators.messages.DegenerateWarning")  # of so few rows
 def test_a_step_is_the_oracles(model, way):
     theta, (degrees, noise), X, holed = example(model, way, N=10)
     weight = np.linspace(0.5, 2.0, len(X))
@@ -226,6 +228,16 @@ def test_outliers_are_noise_and_do_not_move_the_components():
         if model.noise_component:
             assert np.mean(model.predict(X)[300:] == -1) > 0.8
             assert np.mean(model.predict(X)[:300] == -1) < 0.02
+
+
+def test_degenerate_components_are_found_within_heavy_tails_and_beside_noise():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(60, 3)), 9.0 + 1e-3 * rng.normal(size=(2, 3))])
+    means = {"means_init": [[0.0, 0.0, 0.0], [9.0, 9.0, 9.0]], "prior": None, "n_init": 1, "max_iter": 30}
+    for opts in ({"tails": "t"}, {"noise_component": True}):
+        with pytest.warns(DegenerateWarning, match="component 1"):
+            model = GaussianMixture(2, tol=1e-6, **means, **opts).fit(X)
+        np.testing.assert_array_equal(model.degenerate_components_, [1])
 
 
 def test_a_labelled_row_is_not_noise():

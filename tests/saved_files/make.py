@@ -13,8 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
-from latently.deep import DMCFA, DMFA
-from latently.factorization import BNMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.deep import DBN, DMCFA, DMFA, RBM, VAE
+from latently.factorization import (
+    BNMF,
+    NLMF,
+    NMF,
+    PCA,
+    BinarySparseCoding,
+    DeepNLMF,
+    NLMFClassifier,
+    VectorQuantizer,
+)
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
 from latently.saved import KNOWN_CLASSES
@@ -48,6 +57,16 @@ def models():
         "MJFAClassifier": MJFAClassifier(2, 2, **few),
         "MFMClassifier": MFMClassifier(1, 2, **few),
         "NMF": NMF(2, max_iter=5, random_state=0),
+        "NLMF": NLMF(2, mapping="logistic", constraint="semi", max_iter=5, random_state=0),
+        "NLMFClassifier": NLMFClassifier(2, session="dual", sigma2=0.5, max_iter=5, random_state=0),
+        "DeepNLMF": DeepNLMF(
+            (3, 2),
+            mapping=("tanh", "logistic"),
+            sigma2=(0.5, 0.1),
+            fine_tune=True,
+            fine_tune_iter=2,
+            max_iter=5,
+        ),
         "BNMF": BNMF(3, **few),
         "BinarySparseCoding": BinarySparseCoding(3, **few),
         "PCA": PCA(2),
@@ -59,6 +78,11 @@ def models():
         "Imputer": Imputer([PPCA(1), PPCA(2)], cv=2, n_jobs=1, random_state=0),
         "DMFA": DMFA(2, 2, 2, 1, **few),
         "DMCFA": DMCFA(2, 2, 2, 1, **few),
+        "DBN": DBN(
+            (4, 3), visible="gaussian", visible_variance=10.0, fine_tune=2, max_iter=5, random_state=0
+        ),
+        "VAE": VAE(1, hidden_layer_sizes=[3], prior="mixture", max_iter=5, random_state=0),
+        "RBM": RBM(3, visible="gaussian", visible_variance=10.0, max_iter=5, random_state=0),
     }
 
 

@@ -17,10 +17,12 @@ from tests.oracles import mjfa as oracle
 EXACT = {
     "noise_floor": 0.0,
     "prior": None,
+    "temperature": None,
     "tol": 0.0,
     "accelerate": None,
 }  # max_iter=n runs exactly n EM steps
-SHORT = {"max_iter": 8, "tol": 0.0, "n_init": 2, "random_state": 0}
+PLAIN = {"max_iter": 8, "tol": 0.0, "n_init": 2, "random_state": 0}
+SHORT = {**PLAIN, "shrinkage": None, "temperature": None, "unlabelled_weight": 1.0}
 STARTS = {  # fitted attributes, and what gives them starting values
     "class_prior": "class_prior_init",
     "weights": "weights_init",
@@ -272,7 +274,7 @@ def test_one_component_for_each_class_is_mcfa_with_known_components(unlabelled):
         flat = {name: start[name][:, 0] for name in ("latent_means", "latent_covariances")}
         flat = {**start, **flat, "weights": start["class_prior"]}
         starts = {init: flat[name] for name, init in STARTS.items() if name != "class_prior"}
-        model, same = started(start, **SHORT), MCFA(3, 2, **starts, **SHORT)
+        model, same = started(start, **SHORT), MCFA(3, 2, **starts, **PLAIN)
     else:
         once = {**SHORT, "n_init": 1}  # of several, the best goes on from its short run
         model, same = MJFAClassifier(1, 2, **once), MCFA(3, 2, **once)
@@ -288,7 +290,7 @@ def test_one_component_for_each_class_is_mcfa_with_known_components(unlabelled):
 def test_one_class_is_mcfa():
     X, _, _, _ = problem(7, 80, C=1)
     model = MJFAClassifier(2, 2, **SHORT).fit(X, np.full(80, 3))
-    same = MCFA(2, 2, **SHORT).fit(X)
+    same = MCFA(2, 2, **PLAIN).fit(X)
     np.testing.assert_allclose(model.history_, same.history_, rtol=1e-10)
     np.testing.assert_allclose(model.score_samples(X), same.score_samples(X), rtol=1e-9)
     np.testing.assert_allclose(model.weights_, same.weights_[None], rtol=1e-8)
@@ -379,7 +381,7 @@ def test_rows_without_a_label_help(seed):
     few = np.concatenate([np.flatnonzero(y == c)[:4] for c in range(3)])
     some = np.full(len(y), -1)
     some[few] = y[few]
-    settings = {"random_state": 0, "n_init": 2, "tol": 1e-5}
+    settings = {"random_state": 0, "n_init": 2, "tol": 1e-5, "temperature": None, "unlabelled_weight": 1.0}
     with_all = MJFAClassifier(1, 2, **settings).fit(X, some)
     labelled_only = MJFAClassifier(1, 2, **settings).fit(X[few], y[few])
     gain = with_all.score_samples(X_new).mean() - labelled_only.score_samples(X_new).mean()

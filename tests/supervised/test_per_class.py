@@ -24,6 +24,12 @@ from sklearn.preprocessing import StandardScaler
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, GaussianMixture
 from latently.supervised import PerClass
 
+
+def separate(density, **options):
+    """Each density fitted to its class alone, and posteriors by Bayes' rule."""
+    return PerClass(density, **{"shrinkage": None, "temperature": None, **options})
+
+
 FAST = {"random_state": 0, "tol": 1e-3, "n_init": 1}
 
 
@@ -44,7 +50,7 @@ names = np.array(["ash", "birch", "cedar"])[y]
 
 
 def test_posteriors_by_hand():
-    model = PerClass(GaussianMixture(noise_floor=0, prior=None)).fit(X, names)
+    model = separate(GaussianMixture(noise_floor=0, prior=None)).fit(X, names)
     joint = []
     for label in np.unique(names):
         rows = X[names == label]
@@ -61,7 +67,7 @@ def test_posteriors_by_hand():
 
 def test_one_gaussian_for_each_class_is_quadratic_discriminant_analysis():
     theirs = QuadraticDiscriminantAnalysis(store_covariance=True).fit(X, y)
-    ours = PerClass(GaussianMixture(noise_floor=0, prior=None)).fit(X, y)
+    ours = separate(GaussianMixture(noise_floor=0, prior=None)).fit(X, y)
     for density, covariance in zip(ours.densities_, theirs.covariance_, strict=True):
         density.covariances_ = covariance[None]  # their divisor is n or n - 1, by the version
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-8, atol=1e-12)
@@ -71,7 +77,7 @@ def test_one_gaussian_for_each_class_is_quadratic_discriminant_analysis():
 def test_a_diagonal_gaussian_for_each_class_is_naive_bayes():
     prior = [0.5, 0.2, 0.3]
     theirs = GaussianNB(priors=prior, var_smoothing=0).fit(X, y)
-    ours = PerClass(
+    ours = separate(
         GaussianMixture(covariance_type="diag", noise_floor=0, prior=None), class_prior=prior
     ).fit(X, y)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-8, atol=1e-12)
@@ -89,7 +95,7 @@ def test_a_diagonal_gaussian_for_each_class_is_naive_bayes():
     ids=lambda density: type(density).__name__,
 )
 def test_each_density_is_that_of_its_class_alone(density):
-    model = PerClass(density).fit(X, names)
+    model = separate(density).fit(X, names)
     joint = [
         clone(density).fit(X[names == label]).score_samples(X) + np.log(np.mean(names == label))
         for label in model.classes_
@@ -104,9 +110,9 @@ def test_each_density_is_that_of_its_class_alone(density):
 
 
 def test_class_priors():
-    model = PerClass(GaussianMixture()).fit(X, y)
+    model = separate(GaussianMixture()).fit(X, y)
     np.testing.assert_allclose(model.class_prior_, np.bincount(y) / len(y), rtol=1e-14)
-    other = PerClass(GaussianMixture(), class_prior=(0.7, 0.2, 0.1)).fit(X, y)
+    other = separate(GaussianMixture(), class_prior=(0.7, 0.2, 0.1)).fit(X, y)
     np.testing.assert_allclose(other.class_prior_, [0.7, 0.2, 0.1], rtol=1e-14)
     gain = (
         other.predict_log_proba(X)
@@ -131,12 +137,12 @@ def test_class_priors():
 )
 def test_class_priors_that_are_none(prior, says):
     with pytest.raises(ValueError, match=f"class_prior.*{says}"):
-        PerClass(GaussianMixture(), class_prior=prior).fit(X, y)
+        separate(GaussianMixture(), class_prior=prior).fit(X, y)
 
 
 def test_far_rows_are_told_apart():
     """Densities of all classes vanish in floating point long before their logarithms do."""
-    model = PerClass(GaussianMixture()).fit(X, y)
+    model = separate(GaussianMixture()).fit(X, y)
     for distance in (1e3, 1e6, 1e100, 1e160):
         rows = distance * np.array([np.ones(3), -np.ones(3), [1, -1, 1]])
         proba = model.predict_proba(rows)
@@ -146,7 +152,7 @@ def test_far_rows_are_told_apart():
 
 
 def test_one_class_is_a_detector_of_novelty():
-    model = PerClass(GaussianMixture()).fit(X[::2], np.zeros(len(X[::2])))
+    model = separate(GaussianMixture()).fit(X[::2], np.zeros(len(X[::2])))
     np.testing.assert_array_equal(model.predict_proba(X), 1.0)
     np.testing.assert_allclose(model.score_samples(X), GaussianMixture().fit(X[::2]).score_samples(X))
     model.calibrate_rejection(X[1::2], 0.9)
@@ -160,47 +166,47 @@ def test_one_class_is_a_detector_of_novelty():
 @pytest.mark.parametrize("density", [GaussianMixture(2, **FAST), MCFA(2, 1, **FAST), KernelDensity()])
 def test_weights_are_copies(density):
     weight = np.random.default_rng(1).integers(1, 4, len(X))
-    weighted = PerClass(density).fit(X, y, sample_weight=weight)
-    copied = PerClass(density).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    weighted = separate(density).fit(X, y, sample_weight=weight)
+    copied = separate(density).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     np.testing.assert_allclose(weighted.class_prior_, copied.class_prior_, rtol=1e-12)
     np.testing.assert_allclose(weighted.predict_proba(X), copied.predict_proba(X), rtol=1e-6, atol=1e-9)
-    plain = PerClass(density).fit(X, y)
+    plain = separate(density).fit(X, y)
     assert np.abs(plain.class_prior_ - weighted.class_prior_).max() > 1e-4
 
 
 def test_weights_for_a_density_that_takes_none():
-    model = PerClass(sklearn_mixture.GaussianMixture())
+    model = separate(sklearn_mixture.GaussianMixture())
     with pytest.raises(ValueError, match=r"sample_weight.*GaussianMixture"):
         model.fit(X, y, sample_weight=np.ones(len(X)))
     with pytest.raises(ValueError, match=r"zero for every row of class 'birch'"):
-        PerClass(GaussianMixture()).fit(X, names, sample_weight=names != "birch")
+        separate(GaussianMixture()).fit(X, names, sample_weight=names != "birch")
 
 
 def test_names_and_order_of_labels_do_not_matter():
-    by_number = PerClass(MPPCA(2, 1, **FAST)).fit(X, y)
-    turned = PerClass(MPPCA(2, 1, **FAST)).fit(X, 2 - y)
+    by_number = separate(MPPCA(2, 1, **FAST)).fit(X, y)
+    turned = separate(MPPCA(2, 1, **FAST)).fit(X, 2 - y)
     np.testing.assert_array_equal(turned.predict_proba(X)[:, ::-1], by_number.predict_proba(X))
-    named = PerClass(MPPCA(2, 1, **FAST)).fit(pd.DataFrame(X), pd.Series(names))
+    named = separate(MPPCA(2, 1, **FAST)).fit(pd.DataFrame(X), pd.Series(names))
     np.testing.assert_array_equal(named.predict_proba(pd.DataFrame(X)), by_number.predict_proba(X))
 
 
 def test_classes_fitted_at_once_are_the_same():
-    alone = PerClass(MPPCA(2, 1, **FAST)).fit(X, y)
+    alone = separate(MPPCA(2, 1, **FAST)).fit(X, y)
     with joblib.parallel_config("threading"):  # processes take seconds to begin
-        together = PerClass(MPPCA(2, 1, **FAST), n_jobs=2).fit(X, y)
+        together = separate(MPPCA(2, 1, **FAST), n_jobs=2).fit(X, y)
     np.testing.assert_array_equal(alone.predict_proba(X), together.predict_proba(X))
 
 
 def test_chance_is_that_of_the_density():
     seeds = (np.random.RandomState(3) for _ in range(2))
-    again = [PerClass(MFA(2, 1, n_init=3, tol=1e-3, random_state=seed)).fit(X, y) for seed in seeds]
+    again = [separate(MFA(2, 1, n_init=3, tol=1e-3, random_state=seed)).fit(X, y) for seed in seeds]
     np.testing.assert_array_equal(again[0].predict_proba(X), again[1].predict_proba(X))
     assert again[0].get_params()["density__n_factors"] == 1
 
 
 def test_missing_entries_are_for_the_density_to_judge():
     holed = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
-    model = PerClass(GaussianMixture()).fit(holed, y)
+    model = separate(GaussianMixture()).fit(holed, y)
     assert np.isfinite(model.predict_proba(holed)).all()
     seen = [0, 2]
     marginal = np.array([[X[0, 0], np.nan, X[0, 2]]])
@@ -210,7 +216,7 @@ def test_missing_entries_are_for_the_density_to_judge():
     ]
     np.testing.assert_allclose(model.score_samples(marginal), logsumexp(joint + np.log(model.class_prior_)))
     assert model.__sklearn_tags__().input_tags.allow_nan
-    other = PerClass(KernelDensity())
+    other = separate(KernelDensity())
     assert not other.__sklearn_tags__().input_tags.allow_nan
     with pytest.raises(ValueError, match="NaN"):
         other.fit(holed, y)
@@ -220,8 +226,8 @@ def test_missing_entries_are_for_the_density_to_judge():
 
 def test_tensors():
     torch = pytest.importorskip("torch")
-    model = PerClass(MPPCA(2, 1, **FAST)).fit(torch.asarray(X), torch.asarray(y))
-    expected = PerClass(MPPCA(2, 1, **FAST)).fit(X, y)
+    model = separate(MPPCA(2, 1, **FAST)).fit(torch.asarray(X), torch.asarray(y))
+    expected = separate(MPPCA(2, 1, **FAST)).fit(X, y)
     np.testing.assert_allclose(
         model.predict_proba(torch.asarray(X)), expected.predict_proba(X), rtol=1e-6, atol=1e-9
     )
@@ -232,28 +238,28 @@ def test_tensors():
 
 @pytest.mark.parametrize(
     "density",
-    [None, "GaussianMixture", GaussianMixture, KMeans(), PCA, StandardScaler(), PerClass(GaussianMixture())],
+    [None, "GaussianMixture", GaussianMixture, KMeans(), PCA, StandardScaler(), separate(GaussianMixture())],
     ids=str,
 )
 def test_what_is_no_density(density):
     with pytest.raises(TypeError, match="density must be an estimator"):
-        PerClass(density).fit(X, y)
+        separate(density).fit(X, y)
 
 
 def test_a_class_with_too_few_rows():
     labels = np.where(np.arange(len(X)) < 1, "rare", "common")
     with pytest.raises(ValueError, match=r"MFA could not be fitted to the 1 rows of class 'rare': .*sample"):
-        PerClass(MFA(2, 1)).fit(X, labels)
+        separate(MFA(2, 1)).fit(X, labels)
 
 
 def test_rows_that_are_not_in_memory(tmp_path):
     np.save(tmp_path / "rows.npy", X)
     with pytest.raises(ValueError, match="in memory"):
-        PerClass(GaussianMixture()).fit(tmp_path / "rows.npy", y)
+        separate(GaussianMixture()).fit(tmp_path / "rows.npy", y)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     np.testing.assert_array_equal(
-        PerClass(GaussianMixture()).fit(mapped, y).predict_proba(mapped),
-        PerClass(GaussianMixture()).fit(X, y).predict_proba(X),
+        separate(GaussianMixture()).fit(mapped, y).predict_proba(mapped),
+        separate(GaussianMixture()).fit(X, y).predict_proba(X),
     )
 
 
@@ -273,7 +279,7 @@ class Broken(BaseEstimator):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_densities_that_are_none(value):
-    model = PerClass(Broken(value)).fit(X, names)
+    model = separate(Broken(value)).fit(X, names)
     for method in ("predict", "predict_proba", "score_samples", "accepts", "calibrate_rejection"):
         with pytest.raises(ValueError, match=f"class 'ash' gives row 5 of X the log density {value}"):
             getattr(model, method)(X)
@@ -281,7 +287,7 @@ def test_densities_that_are_none(value):
 
 def test_as_part_of_scikit_learn():
     grid = {"density__n_components": [1, 2], "class_prior": [None, [1 / 3, 1 / 3, 1 / 3]]}
-    search = GridSearchCV(PerClass(GaussianMixture(**FAST)), grid, cv=3).fit(X, names)
+    search = GridSearchCV(separate(GaussianMixture(**FAST)), grid, cv=3).fit(X, names)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     copy = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(copy.predict(X), search.predict(X))
@@ -304,7 +310,7 @@ def test_as_part_of_scikit_learn():
 )
 def test_sampler_agrees_with_densities_and_priors(density):
     """The mean of q(x, l) / p(x, l) under p is one for any q whose support is no larger."""
-    model = PerClass(density, class_prior=[0.2, 0.3, 0.5]).fit(X, names)
+    model = separate(density, class_prior=[0.2, 0.3, 0.5]).fit(X, names)
     rows, labels = model.sample(4000, random_state=0)
     assert rows.shape == (4000, 3) and set(labels) == set(model.classes_)
     shares = np.array([np.mean(labels == label) for label in model.classes_])
@@ -320,7 +326,7 @@ def test_sampler_agrees_with_densities_and_priors(density):
 def test_samples_are_in_no_order():
     """scikit-learn's mixtures give the rows of their first component first."""
     rows = np.concatenate([X, X + 100.0])
-    model = PerClass(sklearn_mixture.GaussianMixture(2, random_state=0)).fit(rows, np.zeros(len(rows)))
+    model = separate(sklearn_mixture.GaussianMixture(2, random_state=0)).fit(rows, np.zeros(len(rows)))
     second = model.sample(400, random_state=1)[0][:, 0] > 50
     halves = second[:200].mean(), second[200:].mean()
     assert abs(halves[0] - halves[1]) < 0.25
@@ -330,7 +336,7 @@ def test_samples_are_in_no_order():
 def test_number_of_parameters_of_mmcfa(g, q, D):
     rows, labels = three_classes(200, D)
     m = 3
-    model = PerClass(MCFA(g, q, random_state=0, tol=1e-1, n_init=1)).fit(rows, labels)
+    model = separate(MCFA(g, q, random_state=0, tol=1e-1, n_init=1)).fit(rows, labels)
     expected = m * g - 1 + m * (D + D * q - q**2 + g * q + g * q * (q + 1) // 2)
     assert model.n_parameters() == expected
     known = clone(model).set_params(class_prior=[0.2, 0.3, 0.5]).fit(rows, labels)
@@ -338,26 +344,26 @@ def test_number_of_parameters_of_mmcfa(g, q, D):
 
 
 def test_bic_is_that_of_rows_and_labels():
-    model = PerClass(PPCA(1)).fit(X, names)
+    model = separate(PPCA(1)).fit(X, names)
     total = sum(
         np.sum(density.score_samples(X[names == label]) + np.log(np.mean(names == label)))
         for label, density in zip(model.classes_, model.densities_, strict=True)
     )
     assert model.bic(X, names) == pytest.approx(-2 * total + model.n_parameters() * np.log(len(X)), rel=1e-12)
     # wrong labels tell less of the rows
-    assert model.bic(X, names) < PerClass(PPCA(1)).fit(X, names[::-1]).bic(X, names[::-1])
+    assert model.bic(X, names) < separate(PPCA(1)).fit(X, names[::-1]).bic(X, names[::-1])
     with pytest.raises(ValueError, match="'oak', which is not among"):
         model.bic(X[:2], ["ash", "oak"])
 
 
 def test_what_a_density_cannot_do():
-    model = PerClass(KernelDensity()).fit(X, y)
+    model = separate(KernelDensity()).fit(X, y)
     for call in (model.n_parameters, lambda: model.bic(X, y)):
         with pytest.raises(
             TypeError, match="n_parameters needs densities that have 'n_parameters', but KernelDensity"
         ):
             call()
-    pipeline = PerClass(make_pipeline(StandardScaler(), KernelDensity())).fit(X, y)
+    pipeline = separate(make_pipeline(StandardScaler(), KernelDensity())).fit(X, y)
     with pytest.raises(TypeError, match="sample needs densities that have 'sample', but Pipeline"):
         pipeline.sample(3)
 
@@ -368,10 +374,10 @@ def test_what_a_density_cannot_do():
 @pytest.mark.parametrize(
     "classifier",
     [
-        PerClass(MCFA(1, 2, **FAST)),
-        PerClass(MPPCA(2, 2, **FAST)),
-        make_pipeline(PCA(2), PerClass(GaussianMixture(2, **FAST))),
-        make_pipeline(LinearDiscriminantAnalysis(n_components=2), PerClass(GaussianMixture(2, **FAST))),
+        separate(MCFA(1, 2, **FAST)),
+        separate(MPPCA(2, 2, **FAST)),
+        make_pipeline(PCA(2), separate(GaussianMixture(2, **FAST))),
+        make_pipeline(LinearDiscriminantAnalysis(n_components=2), separate(GaussianMixture(2, **FAST))),
     ],
     ids=["mMCFA", "mPPCA", "PCA-GMM", "LDA-GMM"],
 )

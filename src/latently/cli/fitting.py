@@ -189,8 +189,10 @@ def _check_labels(request, model, name, found, voice):
         return
     if not found.labels:
         raise ValueError(f"the column {shown(request.label)} has no labels: every cell is missing")
-    if not model.labels:
-        classifiers = ", ".join(known for known, entry in MODELS.items() if entry.labels)
+    if not model.labels and not model.may_use_labels:
+        classifiers = ", ".join(
+            known for known, entry in MODELS.items() if entry.labels or entry.may_use_labels
+        )
         voice.note(
             f"the model {name} does not use the labels; they are only compared with its result; "
             f"models that use labels: {classifiers}"
@@ -234,7 +236,7 @@ def _record(request, table, found, places, left_out, name, model):
 
 def _labels(model, name, found, rows, voice):
     """Labels for the fit of a classifier, and the rows that it can use."""
-    if not model.labels:
+    if not model.labels and not (model.may_use_labels and rows.codes is not None):
         return None, rows
     names = list(found.labels)
     known = rows.codes >= 0
@@ -267,6 +269,8 @@ def _sizes(request, model, n_rows, n_columns):
             if text is not None:
                 what = "components" if option == "-k" else "factors"
                 raise ValueError(f"{option} cannot be used with {model.name}, which has no number of {what}")
+            continue
+        if text is None and model.kind == "network":  # nothing selects its size
             continue
         values = list(usual[option]) if text is None else numbers_in(text, option)
         if len(values) == 1:

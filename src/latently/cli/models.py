@@ -21,7 +21,9 @@ class Model:
     title: str
     k: str | None = "n_components"  # the parameter that -k sets
     q: str | None = "n_factors"  # the parameter that -q sets
-    kind: str = "density"  # or "deep", "classes" (a classifier) or "parts" (a factorisation)
+    kind: str = "density"  # or "deep", "classes" (a classifier), "parts" (a factorisation) or "network"
+    may_use_labels: bool = False  # whether labels are used if there are any
+    unit_rows: bool = False  # whether rows are in [0, 1] by default
 
     @property
     def labels(self):
@@ -31,13 +33,13 @@ class Model:
     @property
     def standardise(self):
         """Whether columns are standardised by default; not for sums of parts, which start from zero."""
-        return self.kind != "parts"
+        return self.kind != "parts" and not self.unit_rows
 
     def can_be_chosen_by(self, criterion):
         """Whether sizes can be selected by the criterion of this name."""
         if self.kind == "parts":  # some of these can impute missing values
             return CRITERIA[criterion].serves(self.load())
-        return self.kind == "density"
+        return self.kind == "density" and not CRITERIA[criterion].labels
 
     def load(self):
         return getattr(importlib.import_module(self.home), self.name)
@@ -59,7 +61,38 @@ MODELS = {
     "per-class": Model(_SUPERVISED, "PerClass", "a density for each class", kind="classes"),
     "dmfa": Model(_DEEP, "DMFA", "MFA with a mixture in each component", kind="deep"),
     "dmcfa": Model(_DEEP, "DMCFA", "MCFA with a mixture in each component", kind="deep"),
+    "vae": Model(_DEEP, "VAE", "variational autoencoder", k=None, kind="network"),
+    "rbm": Model(
+        _DEEP,
+        "RBM",
+        "restricted Boltzmann machine, for rows in [0, 1]",
+        q=None,
+        kind="network",
+        unit_rows=True,
+    ),
+    "dbn": Model(
+        _DEEP,
+        "DBN",
+        "deep belief net, for rows in [0, 1]",
+        k=None,
+        q=None,
+        kind="network",
+        may_use_labels=True,
+        unit_rows=True,
+    ),
     "nmf": Model(_PARTS, "NMF", "non-negative matrix factorisation", q=None, kind="parts"),
+    "nlmf": Model(_PARTS, "NLMF", "non-linear matrix factorisation", q=None, kind="parts"),
+    "nlmf-classifier": Model(
+        _PARTS, "NLMFClassifier", "non-linear factors that also predict the label", q=None, kind="classes"
+    ),
+    "deep-nlmf": Model(
+        _PARTS,
+        "DeepNLMF",
+        "layers of non-linear factors that predict the label",
+        k=None,
+        q=None,
+        kind="classes",
+    ),
     "bnmf": Model(_PARTS, "BNMF", "counts as sums of binary causes", q=None, kind="parts"),
     "binary-sparse-coding": Model(
         _PARTS, "BinarySparseCoding", "real numbers as sums of binary causes", q=None, kind="parts"
@@ -68,7 +101,17 @@ MODELS = {
 DEFAULT = "mcfa"
 _DENSITY = "mcfa"  # the default of per-class
 # Options of estimators that cannot be given on the command line, or have their own options there.
-_NOT_OPTIONS = {"callbacks", "verbose", "warm_start", "random_state", "max_iter", "tol", "class_prior"}
+_NOT_OPTIONS = {
+    "encoder",
+    "decoder",
+    "callbacks",
+    "verbose",
+    "warm_start",
+    "random_state",
+    "max_iter",
+    "tol",
+    "class_prior",
+}
 
 
 def model_named(name):
@@ -120,7 +163,12 @@ def _split(option):
 
 
 def _typed(name, text, default):
-    """The text as a value of the type of the default; the estimator itself checks the value."""
+    """The text as a value of the type of the default; the estimator itself checks the value.
+
+    A comma separates the values of a setting that may have one for each layer.
+    """
+    if "," in text:
+        return tuple(_typed(name, part.strip(), None) for part in text.split(","))
     word = text.lower()
     if word == "none":
         return None
@@ -128,6 +176,8 @@ def _typed(name, text, default):
         if word not in ("true", "false"):
             raise ValueError(f"the option {name} must be true or false, not {shown(text)}")
         return word == "true"
+    if isinstance(default, tuple) or re.fullmatch(r"\d+(,\d+)+", word):  # sizes of layers or images
+        return tuple(numbers_of(name, text))
     for kind in (int, float):
         try:
             return kind(text)
@@ -136,6 +186,16 @@ def _typed(name, text, default):
     if isinstance(default, int | float):
         raise ValueError(f"the option {name} must be a number, not {shown(text)}")
     return text
+
+
+def numbers_of(name, text):
+    """The integers in "500,500,2000"; none in an empty text."""
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ValueError(
+            f"the option {name} must be numbers with commas, such as 200,50, not {shown(text)}"
+        ) from None
 
 
 _LARGEST_RANGE = 1000

@@ -6,7 +6,8 @@ States s_n belong to the rows (activations, memberships, indicators), parameters
 over the rows moves the states with A fixed, and the sums that it leaves move A with the states fixed. A model
 provides these two updates and the cost (`Alternating`); `alternation` makes a step of them, and
 `extrapolation` and `adaptive_exponents` make longer steps of that one, which are taken back where the cost
-would rise. All of them are steps for `core.drivers.run`.
+would rise. All of them are steps for `core.drivers.run`. A model with more than two blocks, or whose updates
+have to be shortened until the cost does not rise (`shortened`), makes its own step of a `Point`.
 
 A sweep costs one pass over the rows; a step that is taken back costs one more.
 """
@@ -16,11 +17,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from latently.backend.namespace import Array, namespace
 from latently.core.drivers import Step
 from latently.core.tree import add
+
+T = TypeVar("T")
 
 # Ang & Gillis (2019), Neural Computation 31.
 _GROWTH, _GROWTH_OF_LIMIT, _SHRINKAGE = 1.05, 1.01, 1.5
@@ -173,6 +176,40 @@ def adaptive_exponents(step: PointStep) -> PointStep:
         return Step(here.objective, here.rounding, next_point)
 
     return longer
+
+
+def shortened(
+    trial: Callable[[float], tuple[T, float]], before: float, rate: float, slack: float, *, most: int = 60
+) -> tuple[T | None, float, float]:
+    """What `trial(rate)` gives at the first rate, halved again and again, at which the cost does not rise.
+
+    With its cost, and that rate. None, and the cost before, if none does. A rate above one falls back to
+    one first.
+    """
+    for _ in range(most):
+        found, cost = trial(rate)
+        if cost <= before + slack:
+            return found, min(cost, before), rate
+        rate = 1.0 if rate > 1.0 else 0.5 * rate
+    return None, before, rate
+
+
+def never_rising(step: PointStep) -> PointStep:
+    """The same step, which stays where it is when rounding is all that is left to gain."""
+
+    def guarded(point: Point) -> Step[Point]:
+        here = step(point)
+
+        def next_point() -> Point:
+            there = here.next_params()
+            if there.cost is None:
+                return there
+            by_rounding = here.objective < there.cost <= here.objective + here.rounding
+            return point if by_rounding else there
+
+        return Step(here.objective, here.rounding, next_point)
+
+    return guarded
 
 
 def _remembered(step: PointStep) -> PointStep:

@@ -8,7 +8,7 @@ overtake after dozens of iterations. So few starts are dropped early, and late o
    when it can hardly overtake: its objective plus the gain to be expected of it does not exceed that of the
    best run by more than a slack. So of several runs to the same optimum one is left. A run has settled when
    less than the slack is to be expected of it; the fit itself converges further.
-3. The winner is varied: new starts near it take short steps, and the best of them race against it; then
+3. The winner is varied: new starts near it take short steps, and the best of them races against it; then
    those near the next winner, and so on, until nothing better is found.
 
 A run that gained G in a round, and whose gains shrink by a factor rho from round to round, has
@@ -42,8 +42,7 @@ _ROUND = 5  # long steps between two looks at a race
 _LONGEST = 200  # steps of a run
 _SLOWEST = 0.9  # the largest rho: of slow runs at most nine times their last gain is expected
 _SLACK = 2e-4  # relative differences between optima that do not matter
-_VARIANTS = 12  # starts near a winner that are tried together
-_VARIANTS_RACING = 2  # how many of them race against it
+_VARIANTS = 12  # starts near a winner that are tried together; the best of them races against it
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Search(Generic[Params]):
                 if not tried:
                     break
                 n_near -= len(tried)
-                best = self.different(tried, before)[:_VARIANTS_RACING]
+                best = self.different(tried, before)[:1]
                 found.race(best, until_decided=n_near == 0)
                 gain = self.objective.improvement(before.history[-1], found.best.history[-1])
                 in_vain = 0 if gain > self.slack(before) else in_vain + 1

@@ -5,6 +5,10 @@ A model is a module, and losses of a batch of rows:
     _module(n_features)        the module, with its initial parameters
     _losses(module, batch)     {"loss": mean over the rows of the batch, ...}; the rest is only recorded
     _optimizer(module)         optional; None for models whose `_losses` update the parameters themselves
+    _evaluation(module, batch) optional; what is recorded of validation rows: the losses, by default
+    _training(module)          optional; the module with what only its training needs, such as velocities
+    _start(module, rows)       optional; sets initial parameters that depend on the rows
+    _check_rows(X)             optional; refuses rows, a tensor, that the model is not defined for
     _targets(y)                optional; what batches have as `y`: an array with an entry per row, or None
 
 Everything else is here: options, rows from anywhere, epochs, early stopping, checkpoints, files, devices.
@@ -16,7 +20,7 @@ and, for rows that are not in memory, one chunk of rows.
 from __future__ import annotations
 
 from copy import copy, deepcopy
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +31,7 @@ from latently.backend.namespace import is_torch, like, to_numpy
 from latently.core.checkpoint import fingerprint
 from latently.core.drivers import Objective
 from latently.estimators.checks import check_integer, check_number
-from latently.estimators.data import identity_in_order, refuse_missing
+from latently.estimators.data import check_data, identity_in_order, refuse_missing
 from latently.estimators.fitting import FitOptions, warn_at_the_end
 from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.messages import unchanged_on_failure
@@ -51,6 +55,24 @@ def _check_device(name, value):
         raise ValueError(
             f'{name} must be "auto" or a device of torch such as "cuda", not {value!r}'
         ) from None
+
+
+@dataclass(frozen=True)
+class Online:
+    """The state between two calls of `partial_fit`."""
+
+    module: torch.nn.Module
+    training: torch.nn.Module  # around the module
+    optimizer: torch.optim.Optimizer | None
+    generators: Generators
+
+    @property
+    def device(self):
+        return self.generators.sampling.device
+
+    def __deepcopy__(self, memo):
+        parts = {"module": self.module, "training": self.training, "optimizer": self.optimizer}
+        return Online(**deepcopy(parts, memo), generators=self.generators.copied())  # torch cannot copy these
 
 
 @estimator
@@ -125,6 +147,8 @@ class NetworkEstimator(IterativeEstimator):
     objective: ClassVar[Objective] = Objective("loss per row", direction=-1)
     watched: ClassVar[str] = "loss"  # the entry of the losses that is the objective
     min_batch_size: ClassVar[int] = 1  # batch normalisation needs 2
+    draws_name_generators: ClassVar[bool] = False  # whether all draws of `_losses` use batch.generator
+    precision: ClassVar[torch.dtype] = torch.float32  # of the parameters
 
     # -- what a model is ------------------------------------------------------------------------------
 
@@ -139,6 +163,23 @@ class NetworkEstimator(IterativeEstimator):
     def _optimizer(self, module):
         """The optimiser; None if `_losses` updates the parameters itself."""
         return torch.optim.Adam(module.parameters(), lr=self.learning_rate)
+
+    def _evaluation(self, module, batch):
+        """What is recorded of validation rows, by the names of `_losses`; it must not update the module."""
+        return self._losses(module, batch)
+
+    def _training(self, module):
+        """The module that is trained: this one, or one around it with what only the training needs.
+
+        `_losses`, `_optimizer` and `_evaluation` get what this returns; the fitted model keeps `module`.
+        """
+        return module
+
+    def _start(self, module, rows):
+        """Set initial parameters that depend on the rows, `training.batches.Rows`; not after a warm start."""
+
+    def _check_rows(self, X):
+        """Raise an error for rows, a tensor, that the model is not defined for."""
 
     def _targets(self, y):
         """What batches have as `y`: an array with an entry for every row, or None."""
@@ -166,54 +207,34 @@ class NetworkEstimator(IterativeEstimator):
         """
         self._check_options()
         with unchanged_on_failure(self):
-            self._fit(self._data(X, y, sample_weight, reset=True), self._targets(y))
+            data = self._data(X, y, sample_weight, reset=True)
+            self._fit(data, self._targets(y))
         return self
 
     def _fit(self, data, targets=None):
         self._check_features(data.n_features)
-        rows = Rows(
-            data,
-            targets,
-            batch_size=self.batch_size,
-            min_batch_size=self.min_batch_size,
-            device=self.device,
-        )
+        rows = self._rows(data, targets)
         generators = Generators.from_seed(self.random_state, rows.device)
-        module = self._built(data.n_features, generators.initialisation).to(rows.device)
-        if self.warm_start and hasattr(self, "module_"):
-            self._continue_with(module)
         validation = None
         if self.validation_fraction is not None:
             rows, validation = rows.split(self.validation_fraction, generators.shuffling)
-
-        def step(batch):
-            if batch.epoch == 0:  # files are read here for the first time
-                self._refuse_infinite(batch.X)
-            return self._losses(module, batch)
-
+        module = self._started(rows, generators, continued=self.warm_start and hasattr(self, "module_"))
         options = FitOptions.of(self, self._identity(data, targets))
         with options.progress() as progress:
-            result = train(
-                step,
-                module,
+            result = self._trained(
+                self._training(module).to(rows.device),
                 rows,
                 generators,
-                max_iter=self.max_iter,
-                optimizer=self._optimizer(module),
-                objective=self.watched,
-                maximise=self.objective.direction > 0,
                 validation=validation,
-                patience=self.patience,
-                tol=self.tol,
                 callbacks=[*options.callbacks, *([progress] if progress else ())],
                 checkpoint=options.checkpoint,
-                checkpoint_every=self.checkpoint_every,
             )
         _check_finite(module)
         if options.checkpoint and not result.interrupted:
             options.checkpoint.remove()
         warn_at_the_end(result, options if self.patience is not None else replace(options, tol=0.0))
-        self.module_ = module
+        self.__dict__.pop("_online", None)
+        self.module_ = module.eval()
         self.history_, self.n_iter_, self.converged_ = (
             np.array(result.history),
             result.n_iter,
@@ -221,6 +242,139 @@ class NetworkEstimator(IterativeEstimator):
         )
         self.losses_ = {name: np.array(values) for name, values in result.losses.items()}
         self.n_passes_ = max(map(len, result.losses.values()), default=0)
+        self._finish(rows, generators)
+
+    def _trained(self, training, rows, generators, *, validation, callbacks, checkpoint):
+        """The result of the training; a model with several stages replaces this."""
+        return train(
+            self._step(training),
+            training,
+            rows,
+            generators,
+            max_iter=self.max_iter,
+            optimizer=self._optimizer(training),
+            schedule=self._schedule(),
+            validation=validation,
+            evaluate=self._evaluate(training),
+            callbacks=callbacks,
+            checkpoint=checkpoint,
+            **self._monitoring(),
+        )
+
+    def _monitoring(self):
+        """How the training is watched and stopped."""
+        return {
+            "objective": self.watched,
+            "maximise": self.objective.direction > 0,
+            "patience": self.patience,
+            "tol": self.tol,
+            "checkpoint_every": self.checkpoint_every,
+            "draws_name_generators": self.draws_name_generators,
+        }
+
+    def _schedule(self):
+        """A function of the epoch that gives a factor of the learning rate; None if it is constant."""
+        return None
+
+    def _finish(self, rows, generators):
+        """Set what is learnt from the rows after the training, with the fitted module."""
+
+    def _step(self, training, losses=None):
+        """The step of the training, which checks rows when they are read for the first time."""
+        losses = losses or self._losses
+
+        def step(batch):
+            if batch.epoch == 0:
+                self._refuse_bad_rows(batch.X)
+            return losses(training, batch)
+
+        return step
+
+    def _evaluate(self, training, evaluation=None):
+        evaluation = evaluation or self._evaluation
+
+        def evaluate(batch):
+            if batch.epoch == 0:
+                self._refuse_bad_rows(batch.X)
+            return evaluation(training, batch)
+
+        return evaluate
+
+    def _rows(self, data, targets):
+        return Rows(
+            data,
+            targets,
+            batch_size=self.batch_size,
+            min_batch_size=self.min_batch_size,
+            device=self.device,
+        )
+
+    def _started(self, rows, generators, *, continued):
+        """The module before the first epoch, on the device of the rows."""
+        module = self._built(rows.n_features, generators.initialisation).to(rows.device)
+        if continued:
+            self._continue_with(module)
+        else:
+            self._start(module, rows)
+        return module
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Train the network for one epoch over a batch of rows.
+
+        Repeated calls continue with the same momentum, optimiser and generators. A model that was fitted, or
+        read from a file, continues from its parameters.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._check_options()
+        with unchanged_on_failure(self):
+            known = hasattr(self, "module_")
+            self._partial_fit(self._data(X, y, sample_weight, reset=not known), self._targets(y))
+        return self
+
+    def _partial_fit(self, data, targets=None):
+        self._check_features(data.n_features)
+        rows = self._rows(data, targets)
+        online = deepcopy(getattr(self, "_online", None))  # so that a failure leaves no trace
+        if online is None or online.device != rows.device:
+            generators = Generators.from_seed(self.random_state, rows.device)
+            module = self._started(rows, generators, continued=hasattr(self, "module_"))
+            training = self._training(module).to(rows.device)
+            online = Online(module, training, self._optimizer(training), generators)
+        result = train(
+            self._step(online.training, self._online_losses),
+            online.training,
+            rows,
+            online.generators,
+            max_iter=1,
+            optimizer=online.optimizer,
+            **self._monitoring() | {"patience": None},
+        )
+        if result.interrupted:
+            raise KeyboardInterrupt
+        _check_finite(online.module)
+        earlier = vars(self).get("losses_", {})
+        if not hasattr(self, "module_"):
+            self.history_, self.n_iter_, self.n_passes_, self.converged_ = np.zeros(0), 0, 0, False
+        self._online, self.module_ = online, online.module.eval()
+        self.history_ = np.append(self.history_, result.history)
+        self.losses_ = {
+            name: np.append(earlier.get(name, ()), values) for name, values in result.losses.items()
+        }
+        self.n_iter_ += 1
+        self.n_passes_ += 1
+        self._finish(rows, online.generators)
+
+    def _online_losses(self, training, batch):
+        """The step of `partial_fit`."""
+        return self._losses(training, batch)
 
     def _check_options(self):
         super()._check_options()
@@ -238,12 +392,13 @@ class NetworkEstimator(IterativeEstimator):
     def _built(self, n_features, generator):
         """The module with its initial parameters, drawn from this generator."""
         with drawing_from(generator):
-            return self._module(n_features).to(torch.float32)
+            return self._module(n_features).to(self.precision)
 
-    def _refuse_infinite(self, X):
+    def _refuse_bad_rows(self, X):
         if not bool(torch.isfinite(X).all()):
             refuse_missing(self, bool(torch.isnan(X).any()))
             raise ValueError("Input X contains infinity or a value too large for dtype('float32'); rescale X")
+        self._check_rows(X)
 
     def _continue_with(self, module):
         """Copy the parameters of the last fit."""
@@ -263,17 +418,23 @@ class NetworkEstimator(IterativeEstimator):
 
     # -- using a fitted model -------------------------------------------------------------------------
 
-    def rows_through(self, part, X, out=None):
+    def rows_through(self, part, X, out=None, *, dtype=torch.float32, missing=False, floats_per_row=0):
         """Apply a function of tensors to all rows, block by block.
 
         Parameters
         ----------
         part : callable
-            `part(module, X)` takes the fitted module and rows (n, n_features) in float32 on its device, and
-            returns a tensor with an entry for each row. It runs without gradients.
+            `part(module, X)` takes the fitted module and rows (n, n_features), both in `dtype` on its device,
+            and returns a tensor with an entry for each row. It runs without gradients.
         X : array-like of shape (n_samples, n_features), path or blocks
         out : path of a .npy file, optional
             Write the result to this file block by block and return the file, memory-mapped.
+        dtype : torch.dtype, default=torch.float32
+            torch.float64 for densities.
+        missing : bool, default=False
+            Whether entries may be missing.
+        floats_per_row : int, default=0
+            Numbers that `part` keeps for each row besides the activations of the module.
 
         Returns
         -------
@@ -281,10 +442,16 @@ class NetworkEstimator(IterativeEstimator):
             In float64 (integers keep their dtype), in the namespace and on the device of X.
         """
         check_is_fitted(self)
-        data = self._data(X, reset=False)
-        widths = sum(p.shape[0] for p in self.module_.parameters() if p.ndim > 1)  # about the activations
-        floats = data.n_features + widths
-        return rows_over(self, data, _through, part, self.module_, place=None, floats_per_row=floats, out=out)
+        data = check_data(self, X, reset=False, missing=missing)
+        module = self.module_
+        if any(tensor.dtype != dtype for tensor in module.state_dict().values()):
+            module = deepcopy(module).to(dtype)
+        widths = sum(p.shape[0] for p in module.parameters() if p.ndim > 1)  # about the activations
+        floats = data.n_features + widths + floats_per_row
+        given = part, module, None if missing else self._check_rows, dtype
+        return rows_over(
+            self, data, _through, *given, place=None, floats_per_row=floats, out=out, missing=missing
+        )
 
     def to(self, device):
         """Copy the fitted model to another device.
@@ -302,6 +469,7 @@ class NetworkEstimator(IterativeEstimator):
         check_is_fitted(self)
         moved: Any = copy(self)
         moved.module_ = deepcopy(self.module_).to("cpu" if device == "numpy" else device)
+        moved.__dict__.pop("_online", None)
         return moved
 
     # -- files ----------------------------------------------------------------------------------------
@@ -335,13 +503,16 @@ class NetworkEstimator(IterativeEstimator):
         self.losses_ = {name: np.array(values, dtype=np.float64) for name, values in losses.items()}
 
 
-def _through(part, module, block):
+def _through(part, module, check, dtype, block):
     """`part` of the rows of a block, in their namespace and on their device."""
     given = is_torch(block.X)
-    X = block.X if given else torch.from_numpy(np.array(to_numpy(block.X), dtype=np.float32))
+    X = block.X if given else torch.from_numpy(np.array(to_numpy(block.X), dtype=str(dtype)[6:]))
     device = next((tensor.device for tensor in module.state_dict().values()), X.device)
     with torch.no_grad():  # here, since each thread has its own mode
-        found = part(module, X.to(device, torch.float32)).to(X.device)
+        X_there = X.to(device, dtype)
+        if check is not None:
+            check(X_there)
+        found = part(module, X_there).to(X.device)
     found = found.double() if found.is_floating_point() else found
     return found if given else like(found, block.X)
 

@@ -2,7 +2,8 @@
 
 With Lambda = Sigma^-1, o the observed and m the missing entries of a row, and r = x - mu,
 
-    Cov[x_m | x_o] = V = Lambda_mm^-1      E[r_m | x_o] = -V Lambda_mo r_o      ln|Sigma_oo| = ln|Sigma Lambda_mm|
+    Cov[x_m | x_o] = V = Lambda_mm^-1      E[r_m | x_o] = -V Lambda_mo r_o
+    ln|Sigma_oo| = ln|Sigma| + ln|Lambda_mm|
 
 and the quadratic form of x_o is that of the completed residual, r' Lambda r. So a pattern costs O(m^3), not
 O(D^3) or O((D - m)^3), and a row O(D^2) in products over all rows at once. Patterns with the same number of
@@ -171,7 +172,7 @@ def _shift(group: Group, V: Array, products: Array) -> Array:
     b = xp.reshape(xp.take(xp.reshape(products, (-1,)), xp.reshape(at, (-1,))), (n, m))
     if P == 1:
         return group.spread_out(-b @ V[0, ...])
-    own = V if P == n else xp.take(V, group.pattern, axis=0)  # patterns are in the order of the rows
+    own = V if n == P else xp.take(V, group.pattern, axis=0)  # patterns are in the order of the rows
     return group.spread_out(-(own @ b[:, :, None])[..., 0])
 
 

@@ -165,6 +165,12 @@ class HeavyTailed(Family):
     def n_parameters(self, K: int, D: int) -> int:
         return int(self.gaussian.n_parameters(K, D)) + (K if self.estimated else 0)
 
+    def least_rows(self, D: int) -> int:
+        return int(self.gaussian.least_rows(D))
+
+    def at_floor(self, params: HeavyParams) -> Array:
+        return self.gaussian.at_floor(params.gaussian)
+
     # -- EM -------------------------------------------------------------------------------------------
 
     def sums(

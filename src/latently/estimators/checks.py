@@ -31,6 +31,19 @@ def check_integer(name, value, *, least, or_else=_NOTHING_ELSE):
         raise ValueError(f"{name} must be an integer of at least {least}{other}, not {value!r}")
 
 
+def check_layer_sizes(name, value, *, fewest=1, or_one=False):
+    """A sequence of at least so many positive integers; with `or_one` also one positive integer."""
+    if or_one and isinstance(value, Integral):
+        check_integer(name, value, least=1)
+        return
+    sizes = value.tolist() if isinstance(value, np.ndarray) else value
+    positive = isinstance(sizes, (list, tuple)) and all(
+        isinstance(size, Integral) and not isinstance(size, bool) and size >= 1 for size in sizes
+    )
+    if not positive or len(sizes) < fewest:
+        raise ValueError(f"{name} must be a sequence of positive integers, such as (200, 50), not {value!r}")
+
+
 def check_number(name, value, *, least, most=np.inf, or_else=_NOTHING_ELSE):
     if _is(value, or_else):
         return

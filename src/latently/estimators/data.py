@@ -25,18 +25,19 @@ from latently.core.sources import open_source
 from latently.estimators.checks import LARGEST, check_weights
 
 
-def check_data(estimator, X, sample_weight=None, *, reset) -> Any:
+def check_data(estimator, X, sample_weight=None, *, reset, missing=None) -> Any:
     """Validated rows with their weights, in memory, on a device or out of core.
 
-    Missing entries are an error unless the tags of the estimator allow them; out of core they are found when
-    the rows are read (`check_summary`, and `estimators.rows`).
+    Missing entries are an error unless `missing` or, by default, the tags of the estimator allow them; out of
+    core they are found when the rows are read (`check_summary`, and `estimators.rows`).
     """
+    missing = allows_missing(estimator) if missing is None else missing
     if is_dask(X):
         from latently.core.sweep_dask import DaskData
 
         data: Any = DaskData(X)
     else:
-        data = Data(_checked_rows(estimator, X, reset=reset))
+        data = Data(_checked_rows(estimator, X, reset=reset, missing=missing))
     if not data.in_memory:
         _check_features_of(estimator, data, reset=reset)
     if sample_weight is not None:
@@ -45,20 +46,20 @@ def check_data(estimator, X, sample_weight=None, *, reset) -> Any:
     return data
 
 
-def _checked_rows(estimator, X, *, reset):
+def _checked_rows(estimator, X, *, reset, missing):
     """Rows in memory as an array: numeric, two-dimensional, NaN where not observed; or a source of blocks."""
     source = open_source(X)
     if source is not None:
         return source
     if is_native(X):
-        return _checked_tensor(estimator, X, reset=reset)
+        return _checked_tensor(estimator, X, reset=reset, missing=missing)
     X = validate_data(
         estimator,
         X,
         reset=reset,
         dtype="numeric",  # integers keep their dtype: blocks are converted to floats for the kernel
         ensure_min_samples=2 if reset else 1,
-        ensure_all_finite="allow-nan" if allows_missing(estimator) else True,
+        ensure_all_finite="allow-nan" if missing else True,
     )
     if X.dtype.kind == "f" and X.dtype.itemsize not in (4, 8):
         with np.errstate(over="ignore"):  # a long double may overflow
@@ -79,7 +80,7 @@ def refuse_missing(estimator, found):
         )
 
 
-def _checked_tensor(estimator, X, *, reset):
+def _checked_tensor(estimator, X, *, reset, missing):
     """The checks of `validate_data`, for arrays that stay on their device."""
     xp = namespace(X)
     if X.ndim != 2:
@@ -95,7 +96,7 @@ def _checked_tensor(estimator, X, *, reset):
         )
     if is_floating(X) and bool(xp.any(xp.isinf(X))):
         raise ValueError("Input X contains infinity")
-    if is_floating(X) and not allows_missing(estimator):
+    if is_floating(X) and not missing:
         refuse_missing(estimator, bool(xp.any(xp.isnan(X))))
     if is_floating(X) and X.dtype not in (xp.float32, xp.float64):
         X = double(X)

@@ -48,10 +48,11 @@ class IterativeEstimator(BaseEstimator):
         less than `tol`, if that value is below one). With 0, exactly `max_iter` steps are taken.
     n_init : int or "auto", default="auto"
         Number of starts. After a few EM steps the best go on with the steps of the fit until they have
-        converged or cannot overtake the best one. Mixtures try a third of the starts at first (at least 6,
-        8 for MCFA) and the others near the best optimum found, with two of its components merged and one
-        split. With more than 10000 rows (or 50 per component) starts use a sample of the rows. "auto" is 6
-        at first and 12 near the best, and 12 more if one of these was better. One component needs one start.
+        converged or cannot overtake the best one. Mixtures try a third of the starts at first (at least 8,
+        10 for MCFA) and the others near the best optimum found, with two of its components merged and one
+        split. With more than 10000 rows (or 50 per component) starts use a sample of the rows. "auto" is 8 at
+        first and 12 near the best, and up to 24 more while better ones are found. One component needs one
+        start.
     accelerate : {"squarem", None}, default="squarem"
         "squarem" takes longer steps where EM converges slowly; an iteration then takes up to three passes
         over the data (nine for MCFA, whose EM step has three parts). The likelihood never decreases, and the

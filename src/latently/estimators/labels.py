@@ -100,3 +100,28 @@ def class_labels(estimator, y, n_rows, classes=None):
     codes = np.full(n_rows, UNLABELLED)
     codes[~unlabelled] = np.searchsorted(found, known)
     return codes, found
+
+
+def checked_classes(classes, n_classes):
+    """Labels of the classes of a model with known parameters, in ascending order; 0, 1, ... by default."""
+    labels = np.arange(n_classes) if classes is None else np.asarray(classes)
+    if labels.dtype == object and all(isinstance(label, str) for label in labels.flat):
+        labels = labels.astype(str)
+    if labels.shape != (n_classes,) or len(np.unique(labels)) != n_classes:
+        raise ValueError(f"classes must be {n_classes} different labels, not {classes!r}")
+    if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
+        raise ValueError(f"classes must be text or finite numbers, not {classes!r}")
+    if np.any(labels[1:] < labels[:-1]):
+        raise ValueError("classes must be in ascending order, as the parameters of the classes are")
+    return labels
+
+
+def classes_for_file(classes):
+    """The classes as JSON has them."""
+    return (classes.astype(np.float64) if classes.dtype.kind == "f" else classes).tolist()
+
+
+def classes_from_file(labels, n_classes):
+    if not isinstance(labels, list) or len({type(label) for label in labels}) != 1:
+        raise ValueError("classes must be a list of labels of one type")
+    return checked_classes(labels, n_classes)

@@ -40,18 +40,27 @@ def rows_of(model: Any, X: Any, fn: Fn, *args: Any, out: Any = None) -> Array:
 
 
 def rows_over(
-    model: Any, data: Any, fn: Fn, *args: Any, place: Array | None, floats_per_row: int, out: Any = None
+    model: Any,
+    data: Any,
+    fn: Fn,
+    *args: Any,
+    place: Array | None,
+    floats_per_row: int,
+    out: Any = None,
+    missing: bool | None = None,
 ) -> Array:
     """`fn(*args, block)` for all rows of checked data.
 
     `place` is an array on the device of the model, where the rows have to be; None if `fn` moves them.
+    `missing` says whether entries may be missing; by default the tags of the model do.
     """
     if out is not None:
         check_writable("out", out)
     if place is not None:
         check_same_device(f"{type(model).__name__}.{fn.method}", data, place)  # type: ignore[attr-defined]
     sweep = data.sweep(None, floats_per_row=floats_per_row, block_size=model.block_size)
-    checked = quietly if data.in_memory else partial(finite_only, allows_missing(model), type(model).__name__)
+    missing = allows_missing(model) if missing is None else missing
+    checked = quietly if data.in_memory else partial(finite_only, missing, type(model).__name__)
     collected: Array = data.collected(sweep.rows(checked, fn, *args), out)
     return collected
 

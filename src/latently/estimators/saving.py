@@ -46,7 +46,14 @@ def save(self: Any, path: str | os.PathLike[str]) -> None:
     """
     left_out: set[str] = set()
     header, arrays = _described(self, left_out)
-    for name in sorted(left_out):
+    needed = self._needed_at_load() if hasattr(self, "_needed_at_load") else []
+    if needed:
+        given = ", ".join(f"{name}=..." for name in needed)
+        warn_user(
+            f"the file holds the parameters of {' and '.join(needed)}, but no code; reading it needs "
+            f"latently.load(path, {given})"
+        )
+    for name in sorted(left_out - set(needed)):
         warn_user(f"{name} cannot be written to a file and is not saved")
     io.write(path, header, arrays)
 
@@ -149,11 +156,15 @@ def _may_be_array(hyper_parameter: str) -> bool:
 
 
 def _are_sizes(value: Any) -> bool:
-    """Whether this is a sequence of integers, or of such sequences: numbers of components per layer."""
+    """Whether this is a sequence of integers, or of such sequences: numbers of components per layer.
+
+    Or one of numbers and text: a setting for each layer.
+    """
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iu" and value.ndim in (1, 2)
     return isinstance(value, (list, tuple)) and all(
-        type(entry) is int or (isinstance(entry, (list, tuple)) and all(type(size) is int for size in entry))
+        isinstance(entry, (bool, int, float, str))
+        or (isinstance(entry, (list, tuple)) and all(type(size) is int for size in entry))
         for entry in value
     )
 
@@ -170,17 +181,32 @@ def _as_lists(value: Any) -> Any:
 ClassNamed = Callable[[Any], Any]  # class name in a header -> class
 
 
-def rebuild(class_named: ClassNamed, header: dict[str, Any], arrays: Arrays) -> Any:
-    """The estimator described by a header and its arrays; an error such as ValueError if they are invalid."""
+def rebuild(
+    class_named: ClassNamed,
+    header: dict[str, Any],
+    arrays: Arrays,
+    needed: Mapping[str, Any] | None = None,
+) -> Any:
+    """The estimator described by a header and its arrays; an error such as ValueError if they are invalid.
+
+    `needed` are hyper-parameters that the file could not hold.
+    """
     _require(_count_parts(header) <= _MOST_PARTS, f"it has more than {_MOST_PARTS} parts")
-    return _rebuilt(class_named, header, arrays, 0)
+    return _rebuilt(class_named, header, arrays, 0, needed)
 
 
-def _rebuilt(class_named: ClassNamed, header: dict[str, Any], arrays: Arrays, level: int) -> Any:
+def _rebuilt(
+    class_named: ClassNamed,
+    header: dict[str, Any],
+    arrays: Arrays,
+    level: int,
+    needed: Mapping[str, Any] | None = None,
+) -> Any:
     groups = _groups(arrays, ("fitted", "exact", "fit", "hyper", "parts"))
     for group in ("fitted", "exact", "fit"):
         _check_numbers(groups[group])
     estimator = _rebuilt_settings(class_named, header, groups["hyper"], level)
+    estimator.set_params(**(needed or {}))
     estimator._check_options()
     if "parts" in header or groups["parts"]:
         parts = _rebuilt_part(class_named, header.get("parts"), groups["parts"], level + 1)

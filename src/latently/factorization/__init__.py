@@ -1,8 +1,20 @@
 """Matrix factorisations: rows as weighted sums of components."""
 
 from latently.factorization.binary import BNMF, BinarySparseCoding
+from latently.factorization.deep_nlmf import DeepNLMF
+from latently.factorization.nlmf import NLMF
+from latently.factorization.nlmf_classifier import NLMFClassifier
 from latently.factorization.nmf import NMF
 from latently.factorization.pca import PCA
 from latently.factorization.quantizer import VectorQuantizer
 
-__all__ = ["BNMF", "NMF", "PCA", "BinarySparseCoding", "VectorQuantizer"]
+__all__ = [
+    "BNMF",
+    "NLMF",
+    "NMF",
+    "PCA",
+    "BinarySparseCoding",
+    "DeepNLMF",
+    "NLMFClassifier",
+    "VectorQuantizer",
+]

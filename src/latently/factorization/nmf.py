@@ -38,7 +38,6 @@ from latently.factorization.sweeps import NonnegativeSweeps, place_of
 
 _LOSSES = {"frobenius": ("hals", "mu"), "kl": ("mu",)}
 _SHORT_RUN = 10  # sweeps of every start before the better ones continue
-_LARGEST, _LARGEST_SINGLE = 1e150, 1e15  # whose squares are still finite
 
 COST = Objective("cost", direction=-1, remedy="rescale the data")
 
@@ -337,31 +336,7 @@ class NMF(LinearFactorization, IterativeEstimator):
 
     def _totals(self, data):
         """Sums over all entries; an error if the rows cannot be factorised."""
-        sweep = data.sweep(None, floats_per_row=4 * data.n_features, block_size=self.block_size)
-        with np.errstate(over="ignore", invalid="ignore"):
-            found = sweep.reduce(starts.totals, starts.both)
-        if found is None:
-            raise ValueError("every entry of X is missing (NaN), so there is nothing to learn from")
-        if found.lowest < 0:
-            raise ValueError(
-                f"Negative values in data passed to {type(self).__name__}: X holds {found.lowest:.6g}, but "
-                "sums of non-negative parts are never negative; shift or clip X, or use PCA"
-            )
-        largest = _LARGEST_SINGLE if _is_single(data) else _LARGEST
-        if not found.largest < largest:
-            raise ValueError(
-                f"Input X contains infinity or a value too large: {found.largest:.6g}; rescale X, or use "
-                "float64 instead of float32"
-            )
-        if 0 < found.largest < 1 / largest:
-            raise ValueError(
-                f"X has no entry above {found.largest:.6g}, whose square underflows; rescale X, or use "
-                "float64 instead of float32"
-            )
-        seen = to_numpy(found.seen)
-        if not np.all(seen > 0):
-            raise ValueError(f"feature {np.argmin(seen)} of X is missing (NaN) in every row; drop it")
-        return found
+        return starts.checked_totals(self, data, positive=True)
 
     def _sweeps(self, data, found):
         D = data.n_features
@@ -374,7 +349,7 @@ class NMF(LinearFactorization, IterativeEstimator):
             self._penalty(self.alpha_W if self.alpha_H == "same" else self.alpha_H, found.weight),
             data,
             n_components=r,
-            dtype="float32" if _is_single(data) else "float64",
+            dtype="float32" if starts.is_single(data) else "float64",
             constant=constant,
             scale=scale if scale > 0 else 1.0,
             floats_per_row=_floats_per_row(loss, data, r, missing),
@@ -477,11 +452,6 @@ class NMF(LinearFactorization, IterativeEstimator):
         if not (err is None or (type(err) is float and 0 <= err < np.inf)):
             raise ValueError("reconstruction_err must be a non-negative number, or null")
         self.reconstruction_err_ = float("nan") if err is None else err
-
-
-def _is_single(data):
-    """Whether products are computed in float32; not for files, whose blocks may differ in dtype."""
-    return data.in_memory and str(data.X.dtype).endswith("float32")
 
 
 def _floats_per_row(loss, data, r, missing):

@@ -20,6 +20,7 @@ _POWERS = 4
 _ZERO = 1e-6  # entries below this fraction of the largest are zero up to rounding,
 _RANK = 1e-6  # and singular values below this fraction of the largest are zero
 _ROWS_FOR_CLUSTERS = 10000
+_LARGEST, _LARGEST_SINGLE = 1e150, 1e15  # whose squares are still finite
 
 
 # -- totals over the rows -----------------------------------------------------------------------------
@@ -41,6 +42,45 @@ class Totals:
         """(D,) mean of each feature, in main memory."""
         seen = to_numpy(self.seen)
         return to_numpy(self.total) / np.where(seen > 0, seen, 1.0)
+
+
+def checked_totals(model, data, *, positive):
+    """Sums over all entries; an error if the rows cannot be factorised, with or without negative entries."""
+    sweep = data.sweep(None, floats_per_row=4 * data.n_features, block_size=model.block_size)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = sweep.reduce(totals, both)
+    if found is None:
+        raise ValueError("every entry of X is missing (NaN), so there is nothing to learn from")
+    if positive and found.lowest < 0:
+        raise ValueError(
+            f"Negative values in data passed to {type(model).__name__}: X holds {found.lowest:.6g}, but "
+            f"sums of non-negative parts are never negative; shift or clip X, or use {_cure(model)}"
+        )
+    largest = _LARGEST_SINGLE if is_single(data) else _LARGEST
+    extreme = max(found.largest, -found.lowest)
+    if not extreme < largest:
+        raise ValueError(
+            f"Input X contains infinity or a value too large: {extreme:.6g}; rescale X, or use "
+            "float64 instead of float32"
+        )
+    if 0 < extreme < 1 / largest:
+        raise ValueError(
+            f"X has no entry above {extreme:.6g}, whose square underflows; rescale X, or use "
+            "float64 instead of float32"
+        )
+    seen = to_numpy(found.seen)
+    if not np.all(seen > 0):
+        raise ValueError(f"feature {np.argmin(seen)} of X is missing (NaN) in every row; drop it")
+    return found
+
+
+def _cure(model):
+    return 'constraint="unconstrained"' if hasattr(model, "constraint") else "PCA"
+
+
+def is_single(data):
+    """Whether products are computed in float32; not for files, whose blocks may differ in dtype."""
+    return data.in_memory and str(data.X.dtype).endswith("float32")
 
 
 def totals(block):

@@ -27,7 +27,7 @@ from latently.estimators.randomness import as_random_state
 
 INITS = ("kmeans", "k-means++", "random")
 _REFILLS = 3  # rounds of k-means, with missing entries imputed again after each
-_AT_FIRST, _NEAR = 6, 24  # starts
+_AT_FIRST, _NEAR = 8, 36  # starts
 _HIERARCHICAL_ROWS = 1000  # that are agglomerated, in time quadratic in their number
 _HIERARCHICAL_SCORES = 20  # principal scores in which they are
 _DISTANT = 0.05  # chance to merge two parts that share no row, relative to two that share all
@@ -36,7 +36,7 @@ _DISTANT = 0.05  # chance to merge two parts that share no row, relative to two 
 def number_of_starts(n_init, in_dimensions=None, most=None):
     """How many starts are tried at first, and how many near the best optima found; `n_init` in all.
 
-    With "auto" 6, and at most 24; models that use two more kinds of starts have 2 more of the first. With
+    With "auto" 8, and at most 36; models that use two more kinds of starts have 2 more of the first. With
     `most`, "auto" is at most that many in all.
     """
     at_first = _AT_FIRST if in_dimensions is None else _AT_FIRST + 2
@@ -98,7 +98,7 @@ class Starts:
         both happen within one class.
         """
         K, weight, rng = self.n_components, self.block.weight, self.rng
-        shares = responsibilities(self.kernel, self.kernel.prepare(params), self.block).T
+        shares = responsibilities(self.kernel, self.kernel.prepare(params), self.block).T[:K, :]  # no noise
         groups = np.repeat(np.arange(self.n_classes or 1), K // (self.n_classes or 1))
         i, j = np.triu_indices(K, 1)
         i, j = i[groups[i] == groups[j]], j[groups[i] == groups[j]]

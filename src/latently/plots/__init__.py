@@ -7,6 +7,7 @@ from latently.plots.likelihood import LikelihoodDisplay
 from latently.plots.loadings import LoadingsDisplay
 from latently.plots.principal_axes import PrincipalAxesDisplay
 from latently.plots.responsibilities import ResponsibilitiesDisplay
+from latently.plots.sources import SourcesDisplay
 
 __all__ = [
     "ConvergenceDisplay",
@@ -16,5 +17,6 @@ __all__ = [
     "LoadingsDisplay",
     "PrincipalAxesDisplay",
     "ResponsibilitiesDisplay",
+    "SourcesDisplay",
     "image_grid",
 ]

@@ -71,6 +71,27 @@ class ConvergenceDisplay:
             label = called.pop() if len(called) == 1 else "objective"
         return cls({name: model.history_ for name, model in models.items()}, label=label)
 
+    @classmethod
+    def from_parts(cls, model):
+        """The two parts of the cost of a factorisation with a classifier.
+
+        Parameters
+        ----------
+        model : fitted estimator or pipeline
+            With `history_parts_`, such as NLMFClassifier after `fit`.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        model = opened(model)[0]
+        if not hasattr(model, "history_parts_"):
+            raise TypeError(
+                f"{type(model).__name__} has no history_parts_; it has to be an NLMFClassifier after fit"
+            )
+        reconstruction, classification = np.asarray(model.history_parts_).T
+        return cls({"reconstruction": reconstruction, "classification": classification}, label="cost")
+
     def plot(self, ax=None):
         """Draw the plot.
 

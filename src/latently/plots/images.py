@@ -80,7 +80,7 @@ class ImageGridDisplay:
         Parameters
         ----------
         model : fitted estimator
-            With `codebook_` (then grouped), `components_` or `means_`.
+            With `codebook_` (then grouped), `components_` (followed by `offset_`, if it has one) or `means_`.
         image_shape : (int, int)
         **options
             Parameters of the class.
@@ -91,10 +91,38 @@ class ImageGridDisplay:
         """
         for name in ("codebook_", "components_", "means_"):
             if hasattr(model, name):
-                images = np.reshape(getattr(model, name), (-1, image_shape[0] * image_shape[1]))
+                size = image_shape[0] * image_shape[1]
+                images = np.reshape(np.asarray(getattr(model, name)), (-1, size))
+                if name == "components_" and hasattr(model, "offset_"):
+                    images = np.concatenate([images, np.reshape(np.asarray(model.offset_), (1, size))])
+                    options = {"labels": [*([""] * (len(images) - 1)), "offset"], **options}
                 groups = model.labels_ if name == "codebook_" else None
                 return cls(images, image_shape, **{"groups": groups, **options})
         raise TypeError(f"{type(model).__name__} has no components_, means_ or codebook_ to show")
+
+    @classmethod
+    def from_classes(cls, model, image_shape, **options):
+        """Show what a classifier on sources looks for: the coefficients of each class, decoded to images.
+
+        Parameters
+        ----------
+        model : fitted NLMFClassifier or DeepNLMF with labels
+            Coefficients W of its (top) layer become W A, and further A of every layer below.
+        image_shape : (int, int)
+        **options
+            Parameters of the class.
+
+        Returns
+        -------
+        ImageGridDisplay
+        """
+        layers = getattr(model, "layers_", [model])
+        if not hasattr(layers[-1], "coef_") or not hasattr(layers[-1], "components_"):
+            raise TypeError(f"{type(model).__name__} has no coef_ and components_ to show")
+        images = np.asarray(layers[-1].coef_)
+        for layer in reversed(layers):
+            images = images @ np.asarray(layer.components_)
+        return cls(images, image_shape, **{"labels": [str(label) for label in model.classes_], **options})
 
     def _lay_out(self):
         """Compute the canvas, the corners of images on it, and the lines between groups."""

@@ -21,6 +21,7 @@ class Criterion:
     held_out: str | None  # "rows" or "entries" of X that fits do without; None if all are fitted to
     estimator: str  # what the model has to be able to do
     methods: tuple[str, ...]  # that it must have for that
+    labels: bool = False  # whether fits need labels
 
     @property
     def direction(self):
@@ -36,6 +37,7 @@ class Criterion:
 
 
 _MIXTURE = ("be a mixture, such as MFA()", ("score_samples", "score", "predict_proba", "n_parameters"))
+_CLASSIFIER = ("be a classifier, such as MJFAClassifier()", ("predict_proba", "predict_log_proba"))
 _IMPUTER = ("impute missing values, such as NMF()", ("impute",))
 
 CRITERIA = {
@@ -61,6 +63,16 @@ CRITERIA = {
             "mean squared error of entries held out",
             "entries",
             *_IMPUTER,
+        ),
+        Criterion(
+            "log_loss",
+            "held_out_log_loss",
+            "log loss per held-out row",
+            False,
+            "mean -ln P(class) of labelled rows held out",
+            "rows",
+            *_CLASSIFIER,
+            labels=True,
         ),
     )
 }

@@ -1,9 +1,10 @@
 """A model for imputation, chosen by how well it predicts entries that are hidden from it.
 
 Which entries are hidden decides what is measured. In turn, the rows of each of `cv` parts borrow the
-missingness patterns of other rows, and what these patterns cover is hidden, so that hidden entries are missing
-in the way of the data's own. Every candidate is fitted to what is left. Its error is that of the hidden
-entries in units of the standard deviation of their features: imputing the mean has an error of about one.
+missingness patterns of other rows, and what these patterns cover is hidden, so that hidden entries are
+missing in the way of the data's own. Every candidate is fitted to what is left. Its error is that of the
+hidden entries in units of the standard deviation of their features: imputing the mean has an error of about
+one.
 
 Candidates grow step by step along paths (factors, components, weaker bounds on variances), each of which
 ends where the error no longer decreases. All of them are independent of the units of the features, except
@@ -13,7 +14,7 @@ for PPCA and MPPCA.
 from __future__ import annotations
 
 import warnings
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Integral
 from time import perf_counter
 from typing import Any
@@ -56,10 +57,10 @@ _SHARE = 0.2  # of the entries hidden if no row has missing ones
 class Candidate:
     """A model, and how well it imputes."""
 
-    model: Any  # not fitted
+    model: Any = field(compare=False)  # not fitted
     error: float = np.nan  # root of the mean squared error of hidden entries, in standard deviations
     standard_error: float = np.nan  # of that, over the parts
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
     failure: str = ""  # the message of the error, if a fit failed
 
     @property
@@ -92,8 +93,8 @@ def _lowest(candidates: list[Candidate]) -> float:
 class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     """Impute missing entries by the model that predicts hidden entries best.
 
-    `fit` hides some of the observed entries, in the missingness patterns of other rows, and compares models by
-    the error with which they impute these entries: means of the features, a full Gaussian with several
+    `fit` hides some of the observed entries, in the missingness patterns of other rows, and compares models
+    by the error with which they impute these entries: means of the features, a full Gaussian with several
     amounts of shrinkage, factor analysis and PPCA with growing numbers of factors, and mixtures of these. The
     best is fitted to all rows.
 
@@ -180,9 +181,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             )
             never = np.flatnonzero(np.isnan(rows).all(axis=0))
             if len(never):
-                raise ValueError(
-                    f"feature {called(self, never[0])} of X is missing in every row; drop it, or fill it first"
-                )
+                raise ValueError(f"feature {called(self, never[0])} of X is missing in every row; drop it")
             rng = as_random_state(self.random_state)
             task = _Task.of(rows, self.cv, self.max_rows, rng)
             seed = rng.randint(2**31 - 1)
@@ -224,7 +223,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         near = [c for c in found if c.sortable <= _NEAR * _lowest(found)]
         best = sorted(near, key=lambda candidate: candidate.sortable)[:4]
         again = self._round(task, [candidate.model for candidate in best])
-        others = [replace(c, error=max(c.error, _lowest(again))) for c in found if c not in best]
+        others = [replace(c, error=max(c.error, _lowest(again))) for c in found if id(c) not in map(id, best)]
         return others + [
             replace(new, seconds=old.seconds + new.seconds) for new, old in zip(again, best, strict=True)
         ]
@@ -377,17 +376,17 @@ def _further_paths(singles: list[Candidate], n: int, D: int, seed: int) -> list[
         return min(own, key=lambda candidate: candidate.sortable, default=None)
 
     options = {**_QUICK, "n_init": 2, "random_state": seed}
-    sizes = [K for K in _COMPONENTS if 10 * K <= n]
+    sizes = [K for K in _COMPONENTS if n >= 10 * K]
     paths = []
     gaussian, factors, principal = best(GaussianMixture), best(FactorAnalysis, PPCA), best(PPCA)
     if gaussian is not None:
         floor = gaussian.model.noise_floor
-        paths.append([GaussianMixture(K, noise_floor=floor, **options) for K in sizes if K * D <= n])
+        paths.append([GaussianMixture(K, noise_floor=floor, **options) for K in sizes if n >= K * D])
     if factors is not None:
         q, isotropic = factors.model.n_factors, isinstance(factors.model, PPCA)
         cls, more = (MPPCA, {}) if isotropic else (MFA, {"noise_floor": _FACTOR_FLOOR})
         for smaller in sorted({max(1, q // 4), max(1, q // 2)}):
-            paths.append([cls(K, smaller, **more, **options) for K in sizes if 5 * K * smaller <= n])
+            paths.append([cls(K, smaller, **more, **options) for K in sizes if n >= 5 * K * smaller])
     if principal is not None:
         q = principal.model.n_factors
         fewer = [r for r in _SIZES if r < q and r not in _COARSE]

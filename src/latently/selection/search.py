@@ -21,7 +21,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold, ParameterGrid, check_cv
+from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
 from threadpoolctl import ThreadpoolController
 
@@ -35,6 +35,7 @@ from latently.estimators.checks import (
 )
 from latently.estimators.criteria import information_criteria
 from latently.estimators.data import is_dask
+from latently.estimators.labels import UNLABELLED, class_labels
 from latently.estimators.messages import DegenerateWarning
 from latently.estimators.randomness import as_random_state
 from latently.selection.criteria import CRITERIA, DEFAULT, OF_ALL_ROWS, listed
@@ -52,6 +53,7 @@ _COLUMNS = {
 }
 _QUICK = 1.0  # seconds of work before worker processes are started by default
 _TOLERANCE = 1e-5  # relative accuracy of a log-likelihood per row
+_LEAST_LOG = np.log(1e-15)  # of a probability, so that one certain error does not make a loss infinite
 _ATTEMPTS = 3  # refits from the optimum of a nested model, per cell
 
 
@@ -62,6 +64,7 @@ def select(
     criterion=DEFAULT,
     n_jobs=None,
     *,
+    y=None,
     cv=5,
     sample_weight=None,
     random_state=None,
@@ -72,24 +75,27 @@ def select(
 
     Parameters
     ----------
-    estimator : mixture, or factorisation with missing entries
-        For example ``MFA()``, or ``NMF()`` with the criterion "entries". It is not modified; clones
-        are fitted.
+    estimator : mixture, factorisation with missing entries, or classifier
+        For example ``MFA()``, ``NMF()`` with the criterion "entries", or ``MFMClassifier()`` with "log_loss". It
+        is not modified; clones are fitted.
     X : array-like of shape (n_samples, n_features), path or blocks
         Any input of `estimator.fit`. The criteria "log_likelihood" and "entries" need an array or a data
         frame, so that rows or entries can be held out.
     grid : dict or list of dicts
         Parameter names and lists of values, as for scikit-learn's `ParameterGrid`.
-    criterion : {"bic", "aic", "icl", "log_likelihood", "entries"}, default="bic"
+    criterion : {"bic", "aic", "icl", "log_likelihood", "entries", "log_loss"}, default="bic"
         The first three are computed on the training rows; lower is better. "log_likelihood" is the mean
         held-out log-likelihood per row; higher is better. "entries" is the mean squared error with which
-        `impute` predicts held-out entries of X; lower is better.
+        `impute` predicts held-out entries of X; lower is better. "log_loss" is the mean of -ln P(class) of
+        held-out labelled rows, for classifiers; lower is better.
     n_jobs : int or None
         Number of parallel fits, each on one core; -1 means all cores. By default the fits of the first second
         run in this process, and the remaining ones on all cores. The result does not depend on it.
+    y : array-like of shape (n_samples,), optional
+        Labels for "log_loss", -1 for unlabelled rows, which are never held out.
     cv : int or splitter, default=5
-        For "log_likelihood" and "entries": the number of folds, of rows or entries shuffled with
-        `random_state`, or a scikit-learn splitter.
+        For criteria of held-out rows or entries: the number of folds, of rows or entries shuffled with
+        `random_state`, or a scikit-learn splitter. With "log_loss" all classes are in every fold.
     sample_weight : array-like of shape (n_samples,), optional
         Weight of each row, in fits and in the criteria.
     random_state : int, Generator, RandomState or None
@@ -127,11 +133,12 @@ def select(
     cells = _checked_cells(estimator, grid)
     seed = random_state if isinstance(random_state, Integral) else _drawn_seed(random_state)
     X = np.asarray(X) if isinstance(X, (list, tuple)) else X
-    parts = [None, *_held_out_parts(kind, cv, X, seed)]
+    y = _checked_labels(kind, estimator, y, X)
+    parts = [None, *_held_out_parts(kind, cv, X, seed, y)]
     if sample_weight is not None:
         sample_weight = check_weights(sample_weight, _row_count(X))
 
-    search = _Search(estimator, X, sample_weight, cells, parts, int(seed), n_jobs, bool(verbose))
+    search = _Search(estimator, X, y, sample_weight, cells, parts, int(seed), n_jobs, bool(verbose))
     search.fit_all()
     if warm_starts:
         search.refit_poor_optima()
@@ -213,7 +220,20 @@ def _drawn_seed(random_state):
     return as_random_state(random_state).randint(2**31 - 1)
 
 
-def _held_out_parts(criterion, cv, X, seed):
+def _checked_labels(criterion, estimator, y, X):
+    """Labels as an array (n,), if the criterion uses them."""
+    if not criterion.labels:
+        if y is not None:
+            users = listed([repr(other.name) for other in CRITERIA.values() if other.labels])
+            raise ValueError(f"y is used by criterion={users} only; leave it out with {criterion.name!r}")
+        return None
+    if not hasattr(X, "shape"):
+        raise TypeError(f"criterion={criterion.name!r} needs X in memory: an array or a data frame")
+    class_labels(estimator, y, X.shape[0])
+    return np.asarray(y)
+
+
+def _held_out_parts(criterion, cv, X, seed, y=None):
     """Held-out rows or entries of each fold."""
     if criterion.held_out is None:
         return []
@@ -223,6 +243,8 @@ def _held_out_parts(criterion, cv, X, seed):
             f"criterion={criterion.name!r} needs to index {criterion.held_out} of X, which "
             f"{type(X).__name__} does not support; give an array or a data frame, or choose {others}"
         )
+    if criterion.labels:
+        return list(_folds_of_classes(cv, y, seed))
     return (
         list(_folds(cv, X.shape[0], seed)) if criterion.held_out == "rows" else _hidden_entries(cv, X, seed)
     )
@@ -234,6 +256,20 @@ def _folds(cv, count, seed):
         check_integer("cv", cv, least=2, or_else="a splitter")
         cv = KFold(cv, shuffle=True, random_state=seed)
     return check_cv(cv).split(np.zeros((count, 1)))
+
+
+def _folds_of_classes(cv, y, seed):
+    """The same for labelled rows, with all classes in every fold; unlabelled rows are in all training sets."""
+    codes, _ = class_labels(None, y, len(y))
+    known = np.flatnonzero(codes != UNLABELLED)
+    if isinstance(cv, Integral):
+        check_integer("cv", cv, least=2, or_else="a splitter")
+        smallest = int(np.bincount(codes[known]).min())
+        if smallest < cv:
+            raise ValueError(f"the smallest class has {smallest} rows, too few for cv={cv} folds")
+        cv = StratifiedKFold(cv, shuffle=True, random_state=seed)
+    for seen, others in check_cv(cv, codes[known], classifier=True).split(known, codes[known]):
+        yield np.setdiff1d(np.arange(len(y)), known[others]), known[others]
 
 
 def _hidden_entries(cv, X, seed):
@@ -287,7 +323,7 @@ class Fit:
     warned: tuple = ()  # category and text of each warning raised in another process
 
 
-def fit_one(estimator, params, start, X, weight, part, home):
+def fit_one(estimator, params, start, X, y, weight, part, home):
     """Fit with `params` from `start`, if that is not empty; `part` is a fold, or None for all data.
 
     `home` is the id of the searching process. It records warnings of all its threads; others record their
@@ -302,7 +338,10 @@ def fit_one(estimator, params, start, X, weight, part, home):
         try:
             model = clone(estimator).set_params(**params)
             own = {name: model.get_params(deep=False)[name] for name in start}
-            fit = _fitted(model.set_params(**start), X, weight, part)
+            model.set_params(**start)
+            fit = (
+                _fitted(model, X, weight, part) if y is None else _fitted_to_labels(model, X, y, weight, part)
+            )
             model.set_params(**own)
         except Exception as error:  # an error in one cell does not affect the others
             fit = Fit(error=f"{type(error).__name__}: {error}")
@@ -333,6 +372,25 @@ def _fitted(model, X, weight, part):
         raise ValueError("the log-likelihood of the held-out rows is not a number")
     score = model.score(seen, sample_weight=its_weight)
     return Fit(model, {}, score, degenerate_count(model), held_out)
+
+
+def _fitted_to_labels(model, X, y, weight, part):
+    weights = {} if weight is None else {"sample_weight": weight}
+    if part is None:
+        model.fit(X, y, **weights)
+        numbers = {"n_iter": getattr(model, "n_iter_", None), "converged": getattr(model, "converged_", None)}
+        if hasattr(model, "n_parameters"):
+            numbers["n_parameters"] = model.n_parameters()
+        return Fit(model, numbers)
+    seen, others = part
+    weights = {} if weight is None else {"sample_weight": weight[seen]}
+    model.fit(_safe_indexing(X, seen), y[seen], **weights)
+    codes, _ = class_labels(model, y[others], len(others), model.classes_)
+    found = model.predict_log_proba(_safe_indexing(X, others))[np.arange(len(others)), codes]
+    found = np.maximum(found, _LEAST_LOG)
+    return Fit(
+        model, {}, held_out=float(-np.average(found, weights=None if weight is None else weight[others]))
+    )
 
 
 def _fitted_without_entries(model, X, weight, hidden):
@@ -371,6 +429,7 @@ def criteria(model, X, weight=None):
 class _Search:
     estimator: Any
     X: Any
+    y: Any
     weight: Any
     cells: list
     parts: list  # None for all data, then folds: training and held-out rows, or masks of held-out entries
@@ -444,7 +503,14 @@ class _Search:
         """Fits by cell and part, from the given starting values."""
         jobs = [
             delayed(fit_one)(
-                self.estimator, self.params[cell], start, self.X, self.weight, self.parts[part], os.getpid()
+                self.estimator,
+                self.params[cell],
+                start,
+                self.X,
+                self.y,
+                self.weight,
+                self.parts[part],
+                os.getpid(),
             )
             for (cell, part), start in starts.items()
         ]

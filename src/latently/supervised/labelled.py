@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from latently.backend.namespace import to_numpy
 from latently.estimators import em
+from latently.estimators.checks import check_number
 from latently.estimators.labels import UNLABELLED
 from latently.mixture.base import MixtureEstimator
+
+_MOST_UNLABELLED = 3.0  # times the weight of labelled rows that unlabelled ones have at most, by default
 
 
 def fit(self, X, y=None, sample_weight=None):
@@ -33,6 +37,7 @@ def fit(self, X, y=None, sample_weight=None):
     _require_labels(self, y)
     MixtureEstimator.fit(self, X, y, sample_weight)
     self._start_rejecting()
+    self._learn_temperature(X, y, sample_weight)
     return self
 
 
@@ -85,6 +90,35 @@ def allowed_classes(self, y, n_rows, *, reset):
     codes = self._encoded(y, n_rows, classes)
     of_class = (codes[:, None] == np.arange(len(self.classes_))) | (codes[:, None] == UNLABELLED)
     return None if of_class.all() else of_class
+
+
+def lightened(self, data):
+    """The rows with unlabelled ones counted as `unlabelled_weight` says."""
+    allowed = data.field("allowed")
+    if allowed is None or self.unlabelled_weight == 1:
+        return data
+    unlabelled = to_numpy(allowed).all(axis=1)
+    if not unlabelled.any():
+        return data
+    weight = data.field("weight")
+    weight = np.ones(len(unlabelled)) if weight is None else to_numpy(weight)
+    if isinstance(self.unlabelled_weight, str):
+        if self.prior is None:  # maximum likelihood
+            return data
+        total = weight[unlabelled].sum()
+        share = min(1.0, _MOST_UNLABELLED * weight[~unlabelled].sum() / total) if total > 0 else 1.0
+    else:
+        share = float(self.unlabelled_weight)
+    return data.with_field("weight", np.where(unlabelled, share * weight, weight))
+
+
+def check_unlabelled_weight(name, value):
+    """The weight of unlabelled rows: "auto", or a number from 0 to 1."""
+    if isinstance(value, str) and value == "auto":
+        return
+    if isinstance(value, str) or value is None:
+        raise ValueError(f"{name} must be 'auto' or a number from 0 to 1, not {value!r}")
+    check_number(name, value, least=0, most=1)
 
 
 def set_fitted_arrays(self, **given):

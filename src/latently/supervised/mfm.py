@@ -19,6 +19,7 @@ from latently.distributions.labelled import (
 )
 from latently.distributions.responsibilities import normalise
 from latently.estimators.checks import check_choice, check_integer, check_locations, check_number, numbers
+from latently.estimators.classifier import DensityClassifier, check_temperature, check_threshold
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.rows import for_method, in_main_memory, rows_of
@@ -27,7 +28,6 @@ from latently.mixture.factors import FactorMethods, averaged_factors, rows_of_fa
 from latently.mixture.mfa import MFA
 from latently.mixture.structure import LowRankStructure
 from latently.supervised import labelled
-from latently.supervised.classifier import DensityClassifier, check_threshold
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,15 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
         likelihood; larger values favour factors that separate the classes over factors that describe rows.
     reject_below : float, optional
         `predict` rejects rows whose log density is below this value. See also `calibrate_rejection`.
+    unlabelled_weight : float or "auto", default="auto"
+        Weight of unlabelled rows in `fit`, relative to labelled ones: 0 leaves them out, 1 counts them fully.
+        "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that
+        if there are more, so that they do not outweigh the labels; with prior=None it counts them fully.
+    temperature : float, "auto" or None, default="auto"
+        `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
+        `predict` does not depend on it. "auto" learns T >= 1 by five-fold cross-validation on the labelled
+        rows if there are fewer than 100 per class on average and X is in main memory, which takes five more
+        fits. None is T = 1, Bayes' rule.
     accelerate : {"anderson", "squarem", None}, default="anderson"
         "anderson" and "squarem" take longer steps, with Gauss-Newton steps for the classifier, which are
         checked: the objective never decreases, and the fixed points are those of EM. "anderson" extrapolates
@@ -150,6 +159,7 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     covariances_ : ndarray of shape (n_components, n_features, n_features)
         Computed on access.
     reject_below_ : float
+    temperature_ : float
     {attributes}
 
     Notes
@@ -176,6 +186,8 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     _: KW_ONLY
     discriminative_weight: float = option(default=1.0, check=check_number, least=0)
     reject_below: float | None = option(default=None, check=check_threshold)
+    unlabelled_weight: Any = option(default="auto", check=labelled.check_unlabelled_weight)
+    temperature: Any = option(default="auto", check=check_temperature)
     accelerate: Any = option(default="anderson", check=check_choice, choices=(None, "squarem", "anderson"))
     weights_init: Any = None
     means_init: Any = None
@@ -346,6 +358,9 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
             raise ValueError("discriminative_weight must be above 0; without labels use MPPCA")
         if self.discriminative_weight > 1 and self.batch_size is not None:
             raise ValueError("batch_size needs a discriminative_weight of at most 1")
+
+    def _fit(self, data):
+        super()._fit(labelled.lightened(self, data))
 
     _allowed = labelled.allowed_classes
     _set_fitted_arrays = labelled.set_fitted_arrays

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from latently.backend.namespace import like, namespace, to_numpy
+from latently.backend.namespace import is_sparse, like, namespace, to_numpy
+from latently.core.data import Data
 from latently.distributions.groups import ClassGroups, by_group, joint_weights, split_weights
 from latently.distributions.responsibilities import normalise
 from latently.estimators.checks import (
@@ -19,6 +20,7 @@ from latently.estimators.checks import (
     check_positive,
     parameter,
 )
+from latently.estimators.classifier import DensityClassifier, check_temperature, check_threshold
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.rows import for_method, in_main_memory, rows_of
@@ -27,7 +29,7 @@ from latently.mixture.factors import FactorMethods
 from latently.mixture.mcfa import MCFA, check_loadings_given
 from latently.mixture.structure import CommonStructure, common_covariances
 from latently.supervised import labelled
-from latently.supervised.classifier import DensityClassifier, check_threshold
+from latently.supervised.borrowing import borrowed_rows, check_shrinkage
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,20 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         all rows labelled they are the class frequencies.
     reject_below : float, optional
         `predict` rejects rows whose log density is below this value. See also `calibrate_rejection`.
+    shrinkage : float, "auto" or None, default="auto"
+        How many rows each class borrows on average from what classes share: the deviations of all labelled
+        rows from their class means. "auto" is ten rows, and more where classes seem to differ by chance only
+        (closed form). None or 0 borrows none, as does "auto" with prior=None; infinitely many would give all
+        classes one covariance. Rows are borrowed by `fit` if X is in memory.
+    unlabelled_weight : float or "auto", default="auto"
+        Weight of unlabelled rows in `fit`, relative to labelled ones: 0 leaves them out, 1 counts them fully.
+        "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that
+        if there are more, so that they do not outweigh the labels; with prior=None it counts them fully.
+    temperature : float, "auto" or None, default="auto"
+        `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
+        `predict` does not depend on it. "auto" learns T >= 1 by five-fold cross-validation on the labelled
+        rows if there are fewer than 100 per class on average and X is in main memory, which takes five more
+        fits. None is T = 1, Bayes' rule.
     {options}
 
     Attributes
@@ -142,6 +158,7 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         Computed on access, as is `covariances_`.
     covariances_ : ndarray of shape (n_classes, n_components, n_features, n_features)
     reject_below_ : float
+    temperature_ : float
     {attributes}
 
     Examples
@@ -163,6 +180,9 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
     shared_covariance: bool = option(default=False, check=check_flag)
     class_prior: Any = None
     reject_below: float | None = option(default=None, check=check_threshold)
+    shrinkage: Any = option(default="auto", check=check_shrinkage)
+    unlabelled_weight: Any = option(default="auto", check=labelled.check_unlabelled_weight)
+    temperature: Any = option(default="auto", check=check_temperature)
     class_prior_init: Any = None
     weights_init: Any = None
     loadings_init: Any = None
@@ -246,6 +266,38 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         prior = None if self.class_prior is None else self._given_prior(C)
         return ClassStructure(C * self.n_components, self.n_factors, bool(self.shared_covariance), C, prior)
 
+    def _fit(self, data):
+        super()._fit(self._with_borrowed(labelled.lightened(self, data)))
+
+    def _with_borrowed(self, data):
+        """The rows, and those that classes borrow from one another."""
+        C, K = labelled.n_classes(self), self.n_components
+        none = self.shrinkage in (None, 0) or (self.shrinkage == "auto" and self.prior is None)
+        if none or C < 2 or not data.in_memory or is_sparse(data.X):
+            return data
+        X, allowed, weight = (None if part is None else to_numpy(part) for part in _parts(data))
+        weight = np.ones(len(X)) if weight is None else weight
+        known = ~allowed.all(axis=1)
+        codes = np.argmax(allowed[known, ::K], axis=1)
+        rows = np.asarray(X[known], dtype=np.float64)
+        unlabelled = float(weight[~known].sum())
+        lent = borrowed_rows(
+            rows, codes, weight[known], C, self.shrinkage, unlabelled=unlabelled, axes=K == 1
+        )
+        if lent is None:
+            return data
+        of_class = np.repeat(lent.codes[:, None] == np.arange(C), K, axis=1)
+        more = BorrowingData(like(np.concatenate([X, lent.X]), data.X))
+        more.n_own, more.own_weight = len(X), float(weight.sum())
+        return more.with_field("allowed", np.concatenate([allowed, of_class])).with_field(
+            "weight", np.concatenate([weight, lent.weight])
+        )
+
+    def _prior(self, family, frame, data, summary, floor):
+        if isinstance(data, BorrowingData):  # light weights of borrowed rows do not make the prior lighter
+            summary = replace(summary, n_rows=data.n_own, total_weight=data.own_weight)
+        return super()._prior(family, frame, data, summary, floor)
+
     def _given_prior(self, C):
         prior = parameter("class_prior", self.class_prior, (C,))
         return check_mixing_weights("class_prior", check_positive("class_prior", prior))
@@ -263,6 +315,17 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
 
     def _n_classes_of(self, given):
         return np.size(given["class_prior"])
+
+
+class BorrowingData(Data):
+    """Rows in memory, and after them those that classes borrow."""
+
+    n_own: int
+    own_weight: float
+
+
+def _parts(data):
+    return data.X, data.field("allowed"), data.field("weight")
 
 
 @for_method("predict")

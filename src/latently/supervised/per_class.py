@@ -17,15 +17,19 @@ from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from latently.backend.namespace import like
+from latently.backend.namespace import like, namespace, to_numpy
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_integer, check_mixing_weights, check_weights, numbers
+from latently.estimators.classifier import DensityClassifier, check_temperature, check_threshold
 from latently.estimators.data import check_data
-from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.messages import unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_generator, draw_from
 from latently.estimators.rows import in_main_memory
-from latently.supervised.classifier import DensityClassifier, check_threshold
+from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+from latently.supervised.borrowing import borrowed_rows, check_shrinkage
+
+_GAUSSIAN = (FactorAnalysis, GaussianMixture, MCFA, MFA, MPPCA, PPCA)  # with one component
 
 
 @estimator
@@ -47,6 +51,15 @@ class PerClass(DensityClassifier, Estimator):
     reject_below : float, optional
         `predict` rejects rows whose log density ln p(x) is below this value. By default no row is rejected;
         see also `calibrate_rejection`.
+    shrinkage : float, "auto" or None, default="auto"
+        How many rows each class borrows on average from what classes share: the deviations of all rows from
+        their class means. "auto" is ten rows, and more where classes seem to differ by chance only (closed
+        form). None or 0 borrows none, as do densities whose `fit` takes no weights and, with "auto", those
+        with prior=None.
+    temperature : float, "auto" or None, default="auto"
+        `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
+        `predict` does not depend on it. "auto" learns T >= 1 by five-fold cross-validation if there are fewer
+        than 100 rows per class on average, which takes five more fits. None is T = 1, Bayes' rule.
     n_jobs : int, optional
         Number of classes fitted in parallel, as for joblib. The result does not depend on it.
 
@@ -61,6 +74,7 @@ class PerClass(DensityClassifier, Estimator):
         Rows with a log density below it are rejected; -inf if there is no rejection.
     rejected_label_ : int or str
         The label that `predict` gives rejected rows: -1, or "rejected" if labels are text.
+    temperature_ : float
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -85,6 +99,8 @@ class PerClass(DensityClassifier, Estimator):
     _: KW_ONLY
     class_prior: Any = None
     reject_below: float | None = option(default=None, check=check_threshold)
+    shrinkage: Any = option(default="auto", check=check_shrinkage)
+    temperature: Any = option(default="auto", check=check_temperature)
     n_jobs: int | None = None
 
     takes_unlabelled: ClassVar = False
@@ -123,12 +139,48 @@ class PerClass(DensityClassifier, Estimator):
             codes = self._encoded(y, len(rows))
             weight = None if sample_weight is None else check_weights(sample_weight, len(rows))
             self.class_prior_ = self._prior(np.bincount(codes, weight))
+            lent = self._borrowed(rows, codes, weight)
             self.densities_ = Parallel(n_jobs=self.n_jobs)(
-                delayed(_fitted_to_class)(self.density, label, rows, codes == code, weight)
+                delayed(_fitted_to_class)(self.density, label, *_of_class(rows, codes, weight, lent, code))
                 for code, label in enumerate(self.classes_.tolist())
             )
+            self._warn_of_few_rows(np.bincount(codes))
             self._start_rejecting()
+            self._learn_temperature(X, y, sample_weight)
         return self
+
+    def _borrowed(self, rows, codes, weight):
+        """Rows that classes borrow from one another, or None."""
+        none = self.shrinkage in (None, 0) or (self.shrinkage == "auto" and self._by_likelihood())
+        if none or not has_fit_parameter(self.density, "sample_weight"):
+            return None
+        X = np.asarray(to_numpy(rows), dtype=np.float64)
+        weight = np.ones(len(X)) if weight is None else weight
+        single = isinstance(self.density, _GAUSSIAN) and getattr(self.density, "n_components", 1) == 1
+        return borrowed_rows(X, codes, weight, len(self.classes_), self.shrinkage, axes=single)
+
+    def _by_likelihood(self):
+        """Whether the density asks for maximum likelihood."""
+        return getattr(self.density, "prior", "auto") is None
+
+    def _warn_of_few_rows(self, counts):
+        """Warn of classes with fewer values than their density has parameters."""
+        if not all(hasattr(density, "n_parameters") for density in self.densities_):
+            return
+        needs = [-(-density.n_parameters() // self.n_features_in_) + 1 for density in self.densities_]
+        few = [code for code, need in enumerate(needs) if counts[code] < need]
+        if not few:
+            return
+        listed = ", ".join(
+            f"class {self.classes_.tolist()[code]!r} has {counts[code]} rows and needs {needs[code]}"
+            for code in few[:3]
+        )
+        more = f", and {len(few) - 3} more" if len(few) > 3 else ""
+        cure = "" if self.shrinkage else ", shrinkage='auto'"
+        warn_user(
+            f"too few rows for a {type(self.density).__name__} of each class: {listed}{more}; use a density "
+            f"with fewer parameters{cure}, or MJFAClassifier, whose classes share most parameters"
+        )
 
     def _check_options(self):
         super()._check_options()
@@ -256,12 +308,22 @@ def _checked_prior(class_prior, n_classes):
     return check_mixing_weights("class_prior", prior)
 
 
-def _fitted_to_class(density, label, rows, of_class, weight):
-    weights = {} if weight is None else {"sample_weight": weight[of_class]}
+def _of_class(rows, codes, weight, lent, code):
+    """The rows of a class and those that it borrows, their weights, and how many are its own."""
+    own = codes == code
+    X, given = rows[like(own, rows)], None if weight is None else weight[own]
+    if lent is not None:
+        borrowed = lent.codes == code
+        given = np.concatenate([np.ones(len(X)) if given is None else given, lent.weight[borrowed]])
+        X = namespace(X).concat([X, namespace(X).astype(like(lent.X[borrowed], X), X.dtype)])
+    return X, given, int(np.count_nonzero(own))
+
+
+def _fitted_to_class(density, label, X, weight, n_rows):
+    weights = {} if weight is None else {"sample_weight": weight}
     try:
-        return clone(density).fit(rows[like(of_class, rows)], **weights)
+        return clone(density).fit(X, **weights)
     except ValueError as error:
-        n_rows = np.count_nonzero(of_class)
         raise ValueError(
             f"{type(density).__name__} could not be fitted to the {n_rows} rows of class {label!r}: {error}"
         ) from error

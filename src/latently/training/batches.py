@@ -77,7 +77,8 @@ class Rows:
         self.device = here if device == "auto" else _available(device)
         self.dtype = _DTYPES[dtype]
         self.batch_size, self.min_batch_size, self.drop_last = batch_size, min_batch_size, drop_last
-        if data.in_memory and self.device != here:
+        # Rows on another device move there once. Those that do not grow by it are converted once as well.
+        if data.in_memory and (self.device != here or _n_bytes(data.X) >= self.dtype.itemsize):
             data = Data(self._tensor(data.X), weight=data.field("weight"))
         self.data = data
         self.n_features = data.n_features
@@ -91,6 +92,11 @@ class Rows:
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self._chosen))
+
+    @property
+    def y(self) -> Tensor | None:
+        """Labels of all rows, on the device of the training."""
+        return self._y
 
     def split(self, fraction: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
         """Random split into training rows and a `fraction` of validation rows."""
@@ -162,7 +168,7 @@ class Rows:
     def _batch(
         self, X: Array, rows: NDArray[np.int64], scale: float, generator: torch.Generator, epoch: int
     ) -> Batch:
-        numbers = torch.from_numpy(rows).to(self.device)
+        numbers = torch.from_numpy(rows).to(self.device, non_blocking=True)
         weight = None if self._weight is None else self._tensor(self._weight[rows] * scale)
         y = None if self._y is None else self._y[numbers]
         return Batch(self._tensor(X), y, weight, numbers, generator, epoch)
@@ -190,6 +196,11 @@ class Rows:
         return array
 
 
+def _n_bytes(X: Array) -> int:
+    """Bytes of an entry."""
+    return int(X.dtype.itemsize) if hasattr(X.dtype, "itemsize") else 0
+
+
 def _available(device: str | torch.device) -> torch.device:
     """The device with its index, so that devices can be compared."""
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
@@ -213,6 +224,8 @@ def _opened(X: Any) -> Any:
 
 
 def _taken(X: Array, index: NDArray[np.int64]) -> Array:
+    if is_torch(X):
+        return torch.index_select(X, 0, torch.from_numpy(index).to(X.device, non_blocking=True))
     return namespace(X).take(X, like(index, X), axis=0)
 
 

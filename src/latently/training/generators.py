@@ -7,6 +7,7 @@ generator, but layers call them without one; `drawing_from` adds it to such call
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,14 @@ class Generators:
         copied.set_state(self.evaluation.get_state())
         return copied
 
+    def copied(self) -> Generators:
+        """Generators in the same states, which advance on their own."""
+        torch_ones = {}
+        for name, one in self.torch_generators().items():
+            torch_ones[name] = torch.Generator(one.device)
+            torch_ones[name].set_state(one.get_state())
+        return Generators(deepcopy(self.shuffling), **torch_ones)
+
     def torch_generators(self) -> dict[str, torch.Generator]:
         return {name: getattr(self, name) for name in ("initialisation", "sampling", "evaluation")}
 
@@ -60,9 +69,23 @@ def _seed_sequence(random_state: Any) -> np.random.SeedSequence:
     )
 
 
-def _torch_generator(seed: np.random.SeedSequence, device: torch.device | str) -> torch.Generator:
+def seed_of(random_state: Any) -> int:
+    """An integer of 63 bits from a `random_state` in any form."""
+    return _number(_seed_sequence(random_state))
+
+
+def generator_of(random_state: Any, device: torch.device | str = "cpu") -> torch.Generator:
+    """A generator of torch on this device from a `random_state` in any form."""
+    return _torch_generator(_seed_sequence(random_state), device)
+
+
+def _number(seed: np.random.SeedSequence) -> int:
     (number,) = seed.generate_state(1, np.uint64).tolist()
-    return torch.Generator(device).manual_seed(number >> 1)  # torch takes 63 bits
+    return int(number) >> 1  # torch takes 63 bits
+
+
+def _torch_generator(seed: np.random.SeedSequence, device: torch.device | str) -> torch.Generator:
+    return torch.Generator(device).manual_seed(_number(seed))
 
 
 def initialise(module: nn.Module, generator: torch.Generator) -> nn.Module:

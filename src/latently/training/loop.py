@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -62,6 +63,9 @@ def train(
     callbacks: Iterable[Callback] = (),
     checkpoint: Checkpoint | None = None,
     checkpoint_every: int = 1,
+    draws_name_generators: bool = False,
+    notes: Mapping[str, Any] | None = None,
+    from_checkpoint: bool = True,
 ) -> Trained:
     """Train the module in place for at most `max_iter` epochs, and leave it in evaluation mode.
 
@@ -86,6 +90,11 @@ def train(
     checkpoint, checkpoint_every
         Where and how often the state is written. If the file exists, training resumes from it, with the same
         result as without the interruption. The file is not removed; that is up to the caller.
+    draws_name_generators
+        Whether every draw of the steps is told `batch.generator`. Other draws are then not redirected to it,
+        which saves time where steps consist of many small operations.
+    notes, from_checkpoint
+        What else checkpoints hold, as numbers (see `training.stages`), and whether an existing one is read.
     """
     if validation is not None and evaluate is None and optimizer is None:
         raise ValueError("validation rows need evaluate=, because the step updates the parameters itself")
@@ -94,13 +103,15 @@ def train(
     watched = objective if validation is None else f"validation {objective}"
     callbacks, rates = list(callbacks), _Rates(optimizer, schedule)
     record, best = resume.Record(sign=1 if maximise else -1), None
-    if checkpoint is not None and checkpoint.exists():
+    if checkpoint is not None and from_checkpoint and checkpoint.exists():
         record, best = resume.read(checkpoint, module, optimizer, generators)
     interrupted, last = False, resume.Snapshot(record.n_iter, copied_state(module))
     try:
         while record.n_iter < max_iter and not record.ended:
             rates.set(record.n_iter)
-            losses = _epoch(step, module, rows, generators, optimizer, record.n_iter)
+            losses = _epoch(
+                step, module, rows, generators, optimizer, record.n_iter, redirected=not draws_name_generators
+            )
             if validation is not None:
                 found = _evaluated(evaluate or step, module, validation, generators, record.n_iter)
                 losses |= {f"validation {name}": value for name, value in found.items()}
@@ -114,9 +125,9 @@ def train(
             record.ended = asked or record.converged
             done = record.ended or record.n_iter == max_iter
             if checkpoint is not None and (done or record.n_iter % checkpoint_every == 0):
-                resume.write(checkpoint, record, best, module, optimizer, generators)
+                resume.write(checkpoint, record, best, module, optimizer, generators, notes)
     except KeyboardInterrupt:
-        if last.n_iter == 0:
+        if last.n_iter == 0 and not (notes or {}).get("n_iter"):
             raise
         interrupted = True
     finally:
@@ -167,12 +178,16 @@ def _epoch(
     generators: Generators,
     optimizer: Optimizer | None,
     epoch: int,
+    redirected: bool,
 ) -> dict[str, float]:
     """One step for each batch; the means of the losses over all rows."""
     module.train()
     means = _Means(epoch, optimizer)
     for batch in rows.batches(generators.sampling, epoch, generators.shuffling):
-        with torch.set_grad_enabled(optimizer is not None), drawing_from(batch.generator):
+        with (
+            torch.set_grad_enabled(optimizer is not None),
+            drawing_from(batch.generator) if redirected else nullcontext(),
+        ):
             losses = step(batch)
         means.add(losses, batch)
         if optimizer is not None:

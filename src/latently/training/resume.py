@@ -81,6 +81,7 @@ def write(
     module: nn.Module,
     optimizer: Optimizer | None,
     generators: Generators,
+    notes: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the checkpoint, replacing its contents."""
     arrays = _prefixed("module", module_arrays(module))
@@ -95,6 +96,7 @@ def write(
         "best_iter": None if best is None else best.n_iter,
         "optimizer": state_numbers,
         "shuffling": generators.shuffling.bit_generator.state,
+        "notes": dict(notes or {}),
         "arrays": {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()},
     }
     del numbers["history"]  # checkpoints store it separately
@@ -119,12 +121,20 @@ def read(
         for name, one in generators.torch_generators().items():
             one.set_state(torch.tensor(states[name]))
         generators.shuffling.bit_generator.state = numbers.pop("shuffling")
+        numbers.pop("notes")
         return Record(history=history, **numbers), best
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         raise ValueError(
             f"checkpoint={str(checkpoint.path)!r} does not match this model: {error}; "
             "delete the file to start again"
         ) from None
+
+
+def notes(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The notes that the checkpoint was written with."""
+    _, _, numbers = checkpoint.read({})
+    found: dict[str, Any] = numbers.get("notes", {})
+    return found
 
 
 def _prefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -115,7 +115,7 @@ def impute(
         list[str],
         typer.Argument(
             metavar="[MODEL] DATA",
-            help="A folder that fit or select wrote, and a table; a table alone to have a model chosen for it.",
+            help="A folder that fit or select wrote, and a table; a table alone to choose a model for it.",
         ),
     ],
     *,

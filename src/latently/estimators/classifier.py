@@ -1,32 +1,52 @@
 """Base of all classifiers: labels of rows, prediction of classes, and rejection.
 
-A subclass provides ln p(x, class). Rows that are improbable under every class can be rejected: a posterior
-probability only says which class fits a row best, not whether any class does.
+A subclass provides ln p(x, class), or any numbers that differ from it by a constant of the row, and a score
+of the row whatever its class. Rows with a low score can be rejected: a posterior probability only says which
+class fits a row best, not whether any class does.
+
+Densities of few rows are too sure of themselves. Posteriors are therefore those of ln p(x, class) / T, with a
+temperature T >= 1 under which rows held out of fits to the others are most probable (Guo et al., 2017, ICML).
 """
 
 from __future__ import annotations
 
+import warnings
 from numbers import Real
 from typing import ClassVar
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from latently.estimators.checks import check_number
-from latently.estimators.labels import UNLABELLED, class_labels
+from latently.estimators.labels import (
+    UNLABELLED,
+    checked_classes,
+    class_labels,
+    classes_for_file,
+    classes_from_file,
+)
 from latently.estimators.rows import in_main_memory
+
+_FOLDS = 5
+_FEW = 100  # labelled rows per class, on average, below which "auto" learns the temperature
+_HOTTEST = 1e3
+_BRIEF = {"checkpoint": None, "callbacks": None, "verbose": 0, "warm_start": False, "n_init": 1, "tol": 1e-5}
 
 
 class DensityClassifier(ClassifierMixin):
-    """Mixin for classifiers with a density ln p(x), `score_samples`, and an option `reject_below`.
+    """Mixin for classifiers with `score_samples`, such as a density ln p(x), and an option `reject_below`.
 
-    List it before the base class of the estimator.
+    List it before the base class of the estimator. Those that have `n_parameters` also have `bic` and `aic`.
     """
 
     takes_unlabelled: ClassVar = True
     least_classes: ClassVar = 1
+    temperature_ = 1.0
 
     # -- what a subclass provides -------------------------------------------------------------------
 
@@ -54,16 +74,7 @@ class DensityClassifier(ClassifierMixin):
 
     def _set_classes(self, classes, n_classes):
         """Labels for a model with known parameters; 0, 1, ... by default."""
-        labels = np.arange(n_classes) if classes is None else np.asarray(classes)
-        if labels.dtype == object and all(isinstance(label, str) for label in labels.flat):
-            labels = labels.astype(str)
-        if labels.shape != (n_classes,) or len(np.unique(labels)) != n_classes:
-            raise ValueError(f"classes must be {n_classes} different labels, not {classes!r}")
-        if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
-            raise ValueError(f"classes must be text or finite numbers, not {classes!r}")
-        if np.any(labels[1:] < labels[:-1]):
-            raise ValueError("classes must be in ascending order, as the parameters of the classes are")
-        self.classes_ = labels
+        self.classes_ = checked_classes(classes, n_classes)
 
     # -- decisions ----------------------------------------------------------------------------------
 
@@ -75,7 +86,7 @@ class DensityClassifier(ClassifierMixin):
         check_is_fitted(self)
         log_joint = self._class_log_joint(X)
         lost = np.max(log_joint, axis=1, keepdims=True) == -np.inf
-        log_joint = np.where(lost, 0.0, log_joint)
+        log_joint = np.where(lost, 0.0, log_joint) / self.temperature_
         return log_joint - logsumexp(log_joint, axis=1, keepdims=True)
 
     def predict_proba(self, X):
@@ -121,6 +132,7 @@ class DensityClassifier(ClassifierMixin):
             self.reject_below_ = float(np.nextafter(scores[-1], np.inf))
         return self
 
+    @available_if(lambda self: hasattr(self, "n_parameters"))
     def bic(self, X, y=None):
         """Bayesian information criterion for the joint density p(x, class); lower is better.
 
@@ -129,6 +141,7 @@ class DensityClassifier(ClassifierMixin):
         scores = self._joint_scores(X, y)
         return float(-2 * scores.sum() + self.n_parameters() * np.log(len(scores)))
 
+    @available_if(lambda self: hasattr(self, "n_parameters"))
     def aic(self, X, y=None):
         """Akaike information criterion for the joint density p(x, class); lower is better."""
         return float(-2 * self._joint_scores(X, y).sum() + 2 * self.n_parameters())
@@ -157,21 +170,118 @@ class DensityClassifier(ClassifierMixin):
         """Set the threshold of a new fit."""
         self.reject_below_ = -np.inf if self.reject_below is None else float(self.reject_below)
 
+    # -- temperature --------------------------------------------------------------------------------
+
+    def _learn_temperature(self, X, y, sample_weight):
+        """Set `temperature_`, by fits without one fold of the labelled rows each, if the option asks for it."""
+        self.temperature_ = 1.0
+        if self.temperature is None:
+            return
+        if not isinstance(self.temperature, str):
+            self.temperature_ = float(self.temperature)
+            return
+        if not isinstance(X, (np.ndarray, list, tuple)) and not hasattr(X, "iloc"):
+            return  # files, streams and devices have rows enough
+        codes = self._encoded(y, len(X), self.classes_)
+        counts = np.bincount(codes[codes != UNLABELLED], minlength=len(self.classes_))
+        if counts.mean() >= _FEW or counts.max() < 2 or len(counts) < 2:
+            return
+        self.temperature_ = self._learnt(X, codes, sample_weight)
+
+    def _learnt(self, X, codes, sample_weight):
+        X, y = np.asarray(X) if isinstance(X, (list, tuple)) else X, self.classes_[codes]
+        weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        known = codes != UNLABELLED
+        y = np.where(known, y, UNLABELLED) if not known.all() else y
+        folds = _folds(X, codes)
+        own = self.get_params(deep=False)
+        model = clone(self).set_params(
+            temperature=None, **{name: value for name, value in _BRIEF.items() if name in own}
+        )
+        held_out, told, counted = [], [], []
+        for fold in range(_FOLDS):
+            others = (folds == fold) & (weight > 0)
+            if not others.any():
+                continue
+            seen = np.flatnonzero(folds != fold)
+            given = None if sample_weight is None else weight[seen]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    model.fit(_safe_indexing(X, seen), y[seen], sample_weight=given)
+                    joint = model._class_log_joint(_safe_indexing(X, np.flatnonzero(others)))
+                except (ValueError, ArithmeticError):  # fewer rows than the model needs
+                    continue
+            if len(model.classes_) < len(self.classes_):
+                continue
+            held_out.append(joint), told.append(codes[others]), counted.append(weight[others])
+        if not held_out:
+            return 1.0
+        return _best_temperature(*map(np.concatenate, (held_out, told, counted)))
+
     # -- files --------------------------------------------------------------------------------------
 
     def _more_header(self):
-        labels = self.classes_.astype(np.float64) if self.classes_.dtype.kind == "f" else self.classes_
         threshold = None if self.reject_below_ == -np.inf else self.reject_below_  # JSON has no infinity
-        return {"classes": labels.tolist(), "reject_below": threshold}
+        return {
+            "classes": classes_for_file(self.classes_),
+            "reject_below": threshold,
+            "temperature": float(self.temperature_),
+        }
 
-    def _set_more(self, classes, reject_below):
-        labels, threshold = classes, reject_below
-        if not isinstance(labels, list) or len({type(label) for label in labels}) != 1:
-            raise ValueError("classes must be a list of labels of one type")
-        self._set_classes(labels, len(self.classes_))
+    def _set_more(self, classes, reject_below, temperature=1.0):
+        if type(temperature) is not float or not 0 < temperature < np.inf:
+            raise ValueError(f"temperature must be a positive number, not {temperature!r}")
+        self.temperature_ = temperature
+        threshold = reject_below
+        self.classes_ = classes_from_file(classes, len(self.classes_))
         if threshold is not None and (type(threshold) is not float or not np.isfinite(threshold)):
             raise ValueError(f"reject_below must be a finite number or null, not {threshold!r}")
         self.reject_below_ = -np.inf if threshold is None else threshold
+
+
+def _folds(X, codes):
+    """(n,) the fold of each row, -1 for unlabelled ones and for classes of one row.
+
+    It depends on the rows alone, not on their order: rows of a class are dealt out in the order of their
+    projections on a fixed direction, equal ones together.
+    """
+    rows = X.to_numpy(dtype=np.float64, na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X, np.float64)
+    rows = np.where(np.isnan(rows), 0.0, rows)
+    unit = np.std(rows, axis=0)
+    scaled = (rows - rows.mean(axis=0)) / np.where(unit > 0, unit, 1.0)
+    along = np.round(scaled @ np.random.default_rng(0).standard_normal(rows.shape[1]), 9)
+    folds = np.full(len(rows), -1)
+    for c in range(codes.max() + 1):
+        own = np.flatnonzero(codes == c)
+        places = np.unique(along[own], return_inverse=True)[1]
+        if places.max(initial=0) > 0:
+            folds[own] = (places + c) % _FOLDS
+    return folds
+
+
+def _best_temperature(log_joint, codes, weight):
+    """T >= 1 that minimises the log loss of rows with ln p(x, class) (n, C)."""
+    finite = np.isfinite(log_joint).all(axis=1)
+    log_joint, codes, weight = log_joint[finite], codes[finite], weight[finite]
+    if not len(codes):
+        return 1.0
+
+    def loss(log_temperature):
+        cooled = log_joint / np.exp(log_temperature)
+        own = cooled[np.arange(len(codes)), codes]
+        return weight @ (logsumexp(cooled, axis=1) - own)
+
+    found = minimize_scalar(loss, bounds=(0.0, np.log(_HOTTEST)), method="bounded", options={"xatol": 1e-3})
+    return float(np.exp(found.x)) if found.fun < loss(0.0) else 1.0
+
+
+def check_temperature(name, value):
+    """A temperature of posteriors: "auto", a number, or None for one."""
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return
+    if isinstance(value, (str, bool)) or not isinstance(value, Real) or not 0 < value < np.inf:
+        raise ValueError(f"{name} must be 'auto', None or a positive number, not {value!r}")
 
 
 def check_threshold(name, value):

@@ -1,0 +1,269 @@
+"""Few labels: borrowed rows against loops, temperatures, and unlabelled rows that count less."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+from sklearn.datasets import load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics import log_loss
+from sklearn.preprocessing import scale
+
+import latently
+from latently.mixture import MFA, MPPCA, GaussianMixture
+from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
+from latently.supervised.borrowing import borrowed_rows
+
+QUICK = {"random_state": 0, "n_init": 1, "tol": 1e-4}
+X, y = load_wine(return_X_y=True)
+X = scale(X)[:, :5]
+
+
+def few(n, seed=0):
+    """Indices of n rows of each class, and the others."""
+    rng = np.random.default_rng(seed)
+    seen = np.concatenate([rng.permutation(np.flatnonzero(y == c))[:n] for c in range(3)])
+    return seen, np.setdiff1d(np.arange(len(y)), seen)
+
+
+def quietly(model, *given):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(*given)
+
+
+# -- borrowed rows ------------------------------------------------------------------------------------------
+
+
+def covariances(X, codes, C):
+    """Scatter matrices (C, D, D) about class means, their numbers of rows, and the pooled covariance."""
+    scatters = []
+    for c in range(C):
+        rows = X[codes == c] - X[codes == c].mean(axis=0)
+        scatters.append(sum(np.outer(row, row) for row in rows))
+    counts = np.bincount(codes)
+    return np.array(scatters), counts, sum(scatters) / np.sum(counts - 1)
+
+
+def shares_by_loops(X, codes, C):
+    """The closed forms, entry by entry: share of the target, and of the diagonal in the target."""
+    counts = np.bincount(codes)
+    means = np.array([X[codes == c].mean(axis=0) for c in range(C)])
+    Z = (X - means[codes]) * np.sqrt(len(X) / np.sum(counts - 1))
+    Z = Z / np.sqrt(np.mean(Z**2, axis=0))
+    D = Z.shape[1]
+    S, error, square = np.empty((D, D)), 0.0, 0.0
+    for i in range(D):
+        for j in range(D):
+            product = Z[:, i] * Z[:, j]
+            S[i, j] = product.mean()
+            if i != j:
+                error += np.mean((product - product.mean()) ** 2) / (len(Z) - 1)
+                square += S[i, j] ** 2
+    on_axes = min(1.0, error / square)
+    target = np.where(np.eye(D) > 0, S, (1 - on_axes) * S)
+    errors = distances = 0.0
+    for c in range(C):
+        z = Z[codes == c]
+        for i in range(D):
+            for j in range(D):
+                product = z[:, i] * z[:, j]
+                errors += len(z) * np.mean((product - product.mean()) ** 2) / (len(z) - 1)
+                distances += len(z) * (product.mean() - target[i, j]) ** 2
+    return min(1.0, errors / distances), on_axes
+
+
+def test_a_gaussian_with_borrowed_rows_is_shrunk_towards_the_target():
+    seen, _ = few(8)
+    rows, codes = X[seen][3:], y[seen][3:]  # classes of different sizes
+    nu = 7.0
+    density = GaussianMixture(noise_floor=0, prior=None)
+    model = PerClass(density, shrinkage=nu, temperature=None).fit(rows, codes)
+    scatters, counts, S = covariances(rows, codes, 3)
+    on_axes = shares_by_loops(rows, codes, 3)[1]
+    T = (1 - on_axes) * S + on_axes * np.diag(np.diagonal(S))
+    for c, density in enumerate(model.densities_):
+        lent = nu * 3 * counts[c] / len(rows)
+        expected = (scatters[c] + lent * T) / (counts[c] + lent)
+        np.testing.assert_allclose(density.covariances_[0], expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(density.means_[0], rows[codes == c].mean(axis=0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.class_prior_, counts / len(rows), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [4, 12, 40])
+def test_the_amount_is_the_closed_form_and_ten_rows(n):
+    seen, _ = few(n)
+    lent = borrowed_rows(X[seen], y[seen], np.ones(len(seen)), 3, "auto")
+    share, _ = shares_by_loops(X[seen], y[seen], 3)
+    expected = min(10 + n * share / max(1 - share, 1e-9), 50 * n)
+    np.testing.assert_allclose(np.bincount(lent.codes, lent.weight), expected, rtol=1e-9)
+
+
+def test_nothing_is_borrowed_if_not_asked_for():
+    seen, _ = few(6)
+    for model, same in (
+        (MJFAClassifier(1, 2, shrinkage=None, **QUICK), MJFAClassifier(1, 2, shrinkage=0, **QUICK)),
+        (
+            MJFAClassifier(1, 2, prior=None, **QUICK),
+            MJFAClassifier(1, 2, prior=None, shrinkage=None, **QUICK),
+        ),
+        (PerClass(MFA(1, 1, prior=None, **QUICK)), PerClass(MFA(1, 1, prior=None, **QUICK), shrinkage=None)),
+    ):
+        ours, theirs = (quietly(one, X[seen], y[seen]).score_samples(X) for one in (model, same))
+        np.testing.assert_array_equal(ours, theirs)
+    borrowing = quietly(MJFAClassifier(1, 2, **QUICK), X[seen], y[seen])
+    assert not np.allclose(borrowing.score_samples(X), ours)
+
+
+def test_constant_features_and_missing_entries_are_borrowed_as_they_are():
+    seen, _ = few(5)
+    rows = np.column_stack([X[seen], np.full(len(seen), 0.1)])
+    rows[::4, 0] = np.nan
+    lent = borrowed_rows(rows, y[seen], np.ones(len(seen)), 3, 5.0)
+    assert np.all(lent.X[:, 5] == 0.1) and np.isnan(lent.X[:, 0]).any()
+    model = quietly(MJFAClassifier(1, 2, **QUICK), rows, y[seen])
+    assert np.isfinite(model.score_samples(rows)).all()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PerClass(GaussianMixture()),
+        MJFAClassifier(1, 2, unlabelled_weight="auto", tol=1e-8, random_state=0),
+    ],
+    ids=["PerClass", "MJFA"],
+)
+def test_weights_are_copies(model):
+    seen, others = few(6)
+    rows, labels = X[seen], y[seen].copy()
+    if isinstance(model, MJFAClassifier):
+        rows, labels = np.concatenate([rows, X[others[:60]]]), np.append(labels, np.full(60, -1))
+    weight = np.random.default_rng(1).integers(1, 4, len(rows))
+    ours = quietly(model, rows, labels, weight)
+    probabilities, temperature = ours.predict_proba(X), ours.temperature_
+    copied = quietly(model, np.repeat(rows, weight, axis=0), np.repeat(labels, weight))
+    np.testing.assert_allclose(temperature, copied.temperature_, rtol=1e-3)
+    np.testing.assert_allclose(probabilities, copied.predict_proba(X), atol=2e-3)
+
+
+def test_the_objective_never_falls_with_borrowed_rows():
+    seen, others = few(5)
+    labels = np.append(y[seen], np.full(50, -1))
+    model = MJFAClassifier(2, 2, random_state=0, max_iter=60, tol=0.0, temperature=None)
+    model = quietly(model, np.concatenate([X[seen], X[others[:50]]]), labels)
+    assert np.diff(model.history_).min() >= -1e-10
+
+
+def test_infinitely_many_borrowed_rows_give_classes_one_covariance():
+    seen, _ = few(20)
+    model = quietly(MJFAClassifier(1, 2, shrinkage=1e5, temperature=None, **QUICK), X[seen], y[seen])
+    spread = model.covariances_[:, 0]
+    assert np.abs(spread - spread[0]).max() < 0.01 * np.abs(spread[0]).max()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [MJFAClassifier(1, 4, **QUICK), PerClass(MPPCA(1, 2, **QUICK)), PerClass(GaussianMixture())],
+    ids=["MJFA", "MPPCA", "GaussianMixture"],
+)
+def test_five_rows_per_class_are_enough_for_what_shrunken_lda_finds(model):
+    rows, right, theirs, losses, their_losses = scale(load_wine().data), [], [], [], []
+    for seed in range(4):
+        seen, others = few(5, seed)
+        lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(rows[seen], y[seen])
+        quietly(model, rows[seen], y[seen])
+        right.append(model.score(rows[others], y[others]))
+        theirs.append(lda.score(rows[others], y[others]))
+        losses.append(log_loss(y[others], model.predict_proba(rows[others])))
+        their_losses.append(log_loss(y[others], lda.predict_proba(rows[others])))
+    assert np.mean(right) > np.mean(theirs) - 0.015
+    assert np.mean(losses) < np.mean(their_losses) and max(losses) < np.log(3)
+
+
+@pytest.mark.parametrize("value", ["many", -1, np.nan, True])
+def test_amounts_that_are_none(value):
+    with pytest.raises(ValueError, match="shrinkage"):
+        MJFAClassifier(shrinkage=value).fit(X, y)
+
+
+# -- few rows for a density ---------------------------------------------------------------------------------
+
+
+def test_classes_with_too_few_rows_are_named():
+    seen, _ = few(3)
+    rows, labels = np.concatenate([X[seen], X[y == 0]]), np.append(y[seen], y[y == 0])
+    with pytest.warns(
+        UserWarning,
+        match=r"class 1 has 3 rows and needs 5, class 2 has 3.*fewer parameters, shrinkage='auto'",
+    ):
+        PerClass(GaussianMixture(), shrinkage=None).fit(rows, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PerClass(GaussianMixture()).fit(X, y)
+
+
+# -- temperature --------------------------------------------------------------------------------------------
+
+
+def test_posteriors_are_cooled_by_the_temperature(tmp_path):
+    seen, _ = few(4)
+    model = PerClass(GaussianMixture(), shrinkage=None)
+    quietly(model, X[seen], y[seen])
+    assert model.temperature_ > 1
+    expected = log_softmax(model._class_log_joint(X) / model.temperature_, axis=1)
+    np.testing.assert_allclose(model.predict_log_proba(X), expected, rtol=1e-10, atol=1e-12)
+    model.save(tmp_path / "model")
+    assert latently.load(tmp_path / "model").temperature_ == model.temperature_
+    hot, cold = model.predict(X), quietly(model.set_params(temperature=None), X[seen], y[seen])
+    assert cold.temperature_ == 1.0
+    np.testing.assert_array_equal(cold.predict(X), hot)
+    assert quietly(model.set_params(temperature=3), X[seen], y[seen]).temperature_ == 3.0
+
+
+def test_rows_enough_need_no_temperature():
+    rows, labels = np.tile(X, (2, 1)), np.tile(y, 2)
+    model = PerClass(GaussianMixture()).fit(rows + 1e-3 * np.arange(len(rows))[:, None], labels)
+    assert model.temperature_ == 1.0
+
+
+@pytest.mark.parametrize("value", ["hot", 0, -1.0, np.inf, True])
+def test_temperatures_that_are_none(value):
+    with pytest.raises(ValueError, match="temperature"):
+        PerClass(GaussianMixture(), temperature=value).fit(X, y)
+
+
+# -- unlabelled rows ----------------------------------------------------------------------------------------
+
+PLAIN = {"shrinkage": None, "temperature": None, **QUICK}
+models = pytest.mark.parametrize(
+    "model", [MJFAClassifier(1, 2, **PLAIN), MFMClassifier(1, 2, **QUICK)], ids=["MJFA", "MFM"]
+)
+
+
+@models
+def test_unlabelled_rows_of_no_weight_are_left_out(model):
+    seen, others = few(10)
+    labels = np.append(y[seen], np.full(len(others), -1))
+    rows = np.concatenate([X[seen], X[others]])
+    ours = quietly(model.set_params(unlabelled_weight=0), rows, labels).predict_proba(X)
+    np.testing.assert_allclose(ours, quietly(model, X[seen], y[seen]).predict_proba(X), atol=1e-6)
+
+
+@models
+def test_unlabelled_rows_are_kept_at_three_times_the_labelled_ones(model):
+    seen, others = few(10)
+    labels = np.append(y[seen], np.full(len(others), -1))
+    rows = np.concatenate([X[seen], X[others]])
+    ours = quietly(model.set_params(unlabelled_weight="auto"), rows, labels).predict_proba(X)
+    weight = np.append(np.ones(len(seen)), np.full(len(others), 3 * len(seen) / len(others)))
+    theirs = quietly(model.set_params(unlabelled_weight=1), rows, labels, weight).predict_proba(X)
+    np.testing.assert_allclose(ours, theirs, atol=1e-9)
+    fully = quietly(model, rows, labels).predict_proba(X)
+    assert np.abs(ours - fully).max() > 1e-3
+
+
+@pytest.mark.parametrize("value", ["some", None, -0.1, 1.5, True])
+def test_weights_of_unlabelled_rows_that_are_none(value):
+    with pytest.raises(ValueError, match="unlabelled_weight"):
+        MFMClassifier(unlabelled_weight=value).fit(X, y)
