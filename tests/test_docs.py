@@ -15,6 +15,7 @@ from sklearn.utils import get_tags
 
 import latently
 from latently.cli import main
+from latently.deep import DBN, RBM
 from latently.factorization import NMF, PCA
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MFA, GaussianMixture
@@ -105,7 +106,9 @@ METHODS = {
     "imputation": "impute",
     "streams": "partial_fit",
 }
-PARTS = {  # of estimators that are made of others
+PARTS = {  # of estimators that are made of others, or refuse most rows
+    "RBM": RBM(visible="gaussian", max_iter=1),
+    "DBN": DBN(visible="gaussian", max_iter=1),
     "PerClass": PerClass(MFA(1, 1)),
     "SourceDensity": SourceDensity(PCA(2), GaussianMixture(1)),
     "CodebookGenerator": CodebookGenerator(NMF(2, random_state=0), n_groups=1, random_state=0),

@@ -13,12 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold, LeaveOneOut
+from sklearn.model_selection import KFold, LeaveOneOut, StratifiedKFold
 
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, GaussianMixture
 from latently.selection import CRITERIA, Selection, select
 from latently.selection.nesting import is_nested, start_from
+from latently.supervised import MJFAClassifier
 
 GRID = {"n_components": [1, 2, 3], "n_factors": [1, 2]}
 ROOT = Path(__file__).resolve().parents[1]
@@ -572,3 +574,47 @@ def test_criteria_are_known_without_anything_large():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr.split() == []
+
+
+# -- log loss -----------------------------------------------------------------------------------------------
+
+
+def labelled_rows():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 30)
+    X = rng.normal(size=(60, 3))
+    X[:, 0] += 2.5 * y
+    return X, y
+
+
+def test_classifiers_are_chosen_by_the_log_loss_of_held_out_rows():
+    X, y = labelled_rows()
+    some = np.where(np.arange(60) % 6 == 0, -1, y)
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, 60)
+    model = MJFAClassifier(tol=1e-4, n_init=1, temperature=None)
+    cv = StratifiedKFold(3)
+    settings = {"criterion": "log_loss", "cv": cv, "random_state": 0, "n_jobs": 1}
+    found = select(model, X, {"n_factors": [1, 2]}, y=some, sample_weight=weight, **settings)
+    known = np.flatnonzero(some >= 0)
+    losses = []
+    for seen, others in cv.split(known, y[known]):
+        seen = np.union1d(known[seen], np.flatnonzero(some < 0))  # unlabelled rows are never held out
+        fit = clone(model).set_params(n_factors=1, random_state=0).fit(X[seen], some[seen], weight[seen])
+        others = known[others]
+        own = fit.predict_proba(X[others])[np.arange(len(others)), y[others]]
+        losses.append(np.average(-np.log(own), weights=weight[others]))
+    assert found.table_["held_out_log_loss"][0] == pytest.approx(np.mean(losses), rel=1e-9)
+    assert found.best_score_ == found.table_["held_out_log_loss"].min()
+    assert found.best_.classes_.tolist() == [0, 1]
+
+
+def test_labels_belong_to_the_log_loss():
+    X, y = labelled_rows()
+    with pytest.raises(ValueError, match="requires y"):
+        select(MJFAClassifier(), X, {"n_factors": [1]}, criterion="log_loss")
+    with pytest.raises(ValueError, match="y is used by criterion='log_loss' only"):
+        select(GaussianMixture(), X, {"n_components": [1]}, y=y)
+    with pytest.raises(TypeError, match="be a classifier"):
+        select(GaussianMixture(), X, {"n_components": [1]}, criterion="log_loss", y=y)
+    with pytest.raises(ValueError, match="smallest class has 30 rows, too few for cv=31"):
+        select(MJFAClassifier(), X, {"n_factors": [1]}, criterion="log_loss", y=y, cv=31)

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.special import log_softmax
+from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
@@ -237,7 +238,9 @@ def test_temperatures_that_are_none(value):
 
 PLAIN = {"shrinkage": None, "temperature": None, **QUICK}
 models = pytest.mark.parametrize(
-    "model", [MJFAClassifier(1, 2, **PLAIN), MFMClassifier(1, 2, **QUICK)], ids=["MJFA", "MFM"]
+    "model",
+    [MJFAClassifier(1, 2, **PLAIN), MFMClassifier(1, 2, temperature=None, **QUICK)],
+    ids=["MJFA", "MFM"],
 )
 
 
@@ -255,12 +258,24 @@ def test_unlabelled_rows_are_kept_at_three_times_the_labelled_ones(model):
     seen, others = few(10)
     labels = np.append(y[seen], np.full(len(others), -1))
     rows = np.concatenate([X[seen], X[others]])
+    share = 3 * len(seen) / len(others)
     ours = quietly(model.set_params(unlabelled_weight="auto"), rows, labels).predict_proba(X)
-    weight = np.append(np.ones(len(seen)), np.full(len(others), 3 * len(seen) / len(others)))
-    theirs = quietly(model.set_params(unlabelled_weight=1), rows, labels, weight).predict_proba(X)
-    np.testing.assert_allclose(ours, theirs, atol=1e-9)
-    fully = quietly(model, rows, labels).predict_proba(X)
+    theirs = quietly(model.set_params(unlabelled_weight=share), rows, labels).predict_proba(X)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    fully = quietly(model.set_params(unlabelled_weight=1), rows, labels).predict_proba(X)
     assert np.abs(ours - fully).max() > 1e-3
+
+
+@models
+def test_a_weight_of_unlabelled_rows_is_that_of_each(model):
+    seen, others = few(10)
+    labels, rows = np.append(y[seen], np.full(40, -1)), np.concatenate([X[seen], X[others[:40]]])
+    weight = np.append(np.ones(len(seen)), np.full(40, 0.25))
+    by_likelihood = clone(model).set_params(prior=None, unlabelled_weight=0.25)
+    ours = quietly(by_likelihood, rows, labels).predict_proba(X)
+    for one in (1.0, "auto"):  # maximum likelihood counts all rows fully
+        theirs = quietly(by_likelihood.set_params(unlabelled_weight=one), rows, labels, weight)
+        np.testing.assert_allclose(ours, theirs.predict_proba(X), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("value", ["some", None, -0.1, 1.5, True])

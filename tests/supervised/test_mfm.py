@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 import latently
+from latently.distributions.labelled import LabelledMixture
 from latently.metrics import signal_to_error_ratio
 from latently.mixture import MPPCA, PPCA
 from latently.supervised import MFMClassifier
@@ -766,3 +767,24 @@ def test_short_forms_of_parameters():
     X = np.random.default_rng(1).normal(size=(5, 3))
     np.testing.assert_array_equal(short.predict_proba(X), full.predict_proba(X))
     assert set(short.predict(X)) <= {"a", "b"}
+
+
+# -- passes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("emphasis", [1.0, 6.0])
+def test_every_evaluation_is_counted_and_they_are_few(monkeypatch, emphasis):
+    X, y = labelled_rows(3, C=3)
+    start = quietly(MFMClassifier(2, 2, n_init=1, max_iter=1, random_state=0), X, y)
+    given = {f"{name}_init": getattr(start, f"{name}_") for name in ATTRIBUTES if name != "noise_variance"}
+    given["noise_init"] = start.noise_variance_
+    count, e_step = [], LabelledMixture.e_step
+    monkeypatch.setattr(
+        LabelledMixture, "e_step", lambda *args: (count.append(1), e_step(*args))[1]
+    )  # all rows are one block
+    settings = {"discriminative_weight": emphasis, "temperature": None, **given}
+    model = quietly(MFMClassifier(2, 2, **settings), X, y)
+    assert model.n_passes_ == len(count) <= 2 * model.n_iter_ + 1
+    assert np.diff(model.history_).min() >= -1e-10
+    slow = quietly(MFMClassifier(2, 2, accelerate=None, max_iter=len(count), **settings), X, y)
+    assert model.history_[-1] >= slow.history_[-1]

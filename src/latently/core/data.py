@@ -29,6 +29,7 @@ class Data:
         self.in_memory = not hasattr(X, "chunks")
         self.n_features: int = X.shape[1] if self.in_memory else X.n_features
         self.feature_names: list[str] | None = None if self.in_memory else X.feature_names
+        self.given: tuple[int, float] | None = None  # rows and weight before some were added or made lighter
 
     def with_field(self, name: str, array: Array | None) -> Data:
         """The same rows with another field; None removes it."""

@@ -210,11 +210,6 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         self.classes_ = classes
         return codes
 
-    def _check_options(self):
-        super()._check_options()
-        if self.checkpoint is not None and self.patience is not None:
-            check_integer("random_state (with checkpoint and patience)", self.random_state, least=0)
-
     def _module(self, n_features):
         sizes = (n_features, *self._layer_sizes)
         n_labels = len(self.classes_) if hasattr(self, "classes_") else 0

@@ -34,7 +34,7 @@ from latently.estimators.rows import in_main_memory
 
 _FOLDS = 5
 _FEW = 100  # labelled rows per class, on average, below which "auto" learns the temperature
-_HOTTEST = 1e3
+_HOTTEST = 1e12  # of a sharp MFM all log odds are huge
 _BRIEF = {"checkpoint": None, "callbacks": None, "verbose": 0, "warm_start": False, "n_init": 1, "tol": 1e-5}
 
 
@@ -173,7 +173,7 @@ class DensityClassifier(ClassifierMixin):
     # -- temperature --------------------------------------------------------------------------------
 
     def _learn_temperature(self, X, y, sample_weight):
-        """Set `temperature_`, by fits without one fold of the labelled rows each, if the option asks for it."""
+        """Set `temperature_`, with "auto" by fits without one fold of the labelled rows each."""
         self.temperature_ = 1.0
         if self.temperature is None:
             return
@@ -214,7 +214,9 @@ class DensityClassifier(ClassifierMixin):
                     continue
             if len(model.classes_) < len(self.classes_):
                 continue
-            held_out.append(joint), told.append(codes[others]), counted.append(weight[others])
+            held_out.append(joint)
+            told.append(codes[others])
+            counted.append(weight[others])
         if not held_out:
             return 1.0
         return _best_temperature(*map(np.concatenate, (held_out, told, counted)))
@@ -272,7 +274,10 @@ def _best_temperature(log_joint, codes, weight):
         own = cooled[np.arange(len(codes)), codes]
         return weight @ (logsumexp(cooled, axis=1) - own)
 
-    found = minimize_scalar(loss, bounds=(0.0, np.log(_HOTTEST)), method="bounded", options={"xatol": 1e-3})
+    grid = np.linspace(0.0, np.log(_HOTTEST), 100)
+    best = int(np.argmin([loss(value) for value in grid]))
+    around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    found = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-3})
     return float(np.exp(found.x)) if found.fun < loss(0.0) else 1.0
 
 
@@ -280,7 +285,7 @@ def check_temperature(name, value):
     """A temperature of posteriors: "auto", a number, or None for one."""
     if value is None or (isinstance(value, str) and value == "auto"):
         return
-    if isinstance(value, (str, bool)) or not isinstance(value, Real) or not 0 < value < np.inf:
+    if isinstance(value, (str, bool)) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"{name} must be 'auto', None or a positive number, not {value!r}")
 
 

@@ -76,8 +76,8 @@ def select(
     Parameters
     ----------
     estimator : mixture, factorisation with missing entries, or classifier
-        For example ``MFA()``, ``NMF()`` with the criterion "entries", or ``MFMClassifier()`` with "log_loss". It
-        is not modified; clones are fitted.
+        For example ``MFA()``, ``NMF()`` with the criterion "entries", or ``MFMClassifier()`` with "log_loss".
+        It is not modified; clones are fitted.
     X : array-like of shape (n_samples, n_features), path or blocks
         Any input of `estimator.fit`. The criteria "log_likelihood" and "entries" need an array or a data
         frame, so that rows or entries can be held out.
@@ -259,16 +259,16 @@ def _folds(cv, count, seed):
 
 
 def _folds_of_classes(cv, y, seed):
-    """The same for labelled rows, with all classes in every fold; unlabelled rows are in all training sets."""
+    """The same for labelled rows, with all classes in every fold; unlabelled rows are never held out."""
     codes, _ = class_labels(None, y, len(y))
     known = np.flatnonzero(codes != UNLABELLED)
     if isinstance(cv, Integral):
         check_integer("cv", cv, least=2, or_else="a splitter")
         smallest = int(np.bincount(codes[known]).min())
-        if smallest < cv:
+        if smallest < int(cv):
             raise ValueError(f"the smallest class has {smallest} rows, too few for cv={cv} folds")
         cv = StratifiedKFold(cv, shuffle=True, random_state=seed)
-    for seen, others in check_cv(cv, codes[known], classifier=True).split(known, codes[known]):
+    for _, others in check_cv(cv, codes[known], classifier=True).split(known, codes[known]):
         yield np.setdiff1d(np.arange(len(y)), known[others]), known[others]
 
 

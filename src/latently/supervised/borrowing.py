@@ -54,8 +54,9 @@ def borrowed_rows(X, codes, weight, n_classes, shrinkage, *, unlabelled=0.0, axe
     """The rows that classes borrow, of labelled rows X (N, D) with weights (N,); None if there are none.
 
     `unlabelled` is the weight of further rows of unknown class: they tell as much of the shape of classes, so
-    "auto" borrows less, and no more than there are rows. NaN in X marks missing entries, which deviations keep. Without `axes` only deviations are borrowed, for
-    densities of several components, to which single rows far from the mean would be clusters.
+    "auto" borrows less, and no more than there are rows. NaN in X marks missing entries, which deviations
+    keep. Without `axes` only deviations are borrowed, for densities of several components, to which single
+    rows far from the mean would be clusters.
     """
     sizes = np.bincount(codes, weight, minlength=n_classes)
     n, D = sizes.sum(), X.shape[1]
@@ -117,8 +118,8 @@ def _first_observed(X):
 def _amounts(Z, codes, weight, sizes):
     """The share of the target in Sigma_c, and that of the diagonal in the target.
 
-    Z (N, D) are standardised deviations. Squared standard errors of the entries of a covariance of n rows are summed by
-    sum_ij var(z_i z_j) / n = (sum w |z|^4 / n - |S|^2) / n.
+    Z (N, D) are standardised deviations. Squared standard errors of the entries of a covariance of n rows are
+    summed by sum_ij var(z_i z_j) / n = (sum w |z|^4 / n - |S|^2) / n.
     """
     n = sizes.sum()
     S = (Z * weight[:, None]).T @ Z / n

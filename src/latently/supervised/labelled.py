@@ -6,6 +6,9 @@ number of classes that given parameters imply, and `_class_of_draw(latent)`, the
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from latently.backend.namespace import to_numpy
@@ -97,7 +100,7 @@ def lightened(self, data):
     allowed = data.field("allowed")
     if allowed is None or self.unlabelled_weight == 1:
         return data
-    unlabelled = to_numpy(allowed).all(axis=1)
+    unlabelled: Any = to_numpy(allowed).all(axis=1)
     if not unlabelled.any():
         return data
     weight = data.field("weight")
@@ -109,7 +112,16 @@ def lightened(self, data):
         share = min(1.0, _MOST_UNLABELLED * weight[~unlabelled].sum() / total) if total > 0 else 1.0
     else:
         share = float(self.unlabelled_weight)
-    return data.with_field("weight", np.where(unlabelled, share * weight, weight))
+    lighter = data.with_field("weight", np.where(unlabelled, share * weight, weight))
+    lighter.given = len(weight), float(weight.sum())
+    return lighter
+
+
+def prior(self, family, frame, data, summary, floor):
+    """That of the rows as given: light weights of some must not make the prior lighter."""
+    if getattr(data, "given", None) is not None:
+        summary = replace(summary, n_rows=data.given[0], total_weight=data.given[1])
+    return MixtureEstimator._prior(self, family, frame, data, summary, floor)
 
 
 def check_unlabelled_weight(name, value):

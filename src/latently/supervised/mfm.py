@@ -362,6 +362,7 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     def _fit(self, data):
         super()._fit(labelled.lightened(self, data))
 
+    _prior = labelled.prior
     _allowed = labelled.allowed_classes
     _set_fitted_arrays = labelled.set_fitted_arrays
 

@@ -275,8 +275,8 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         none = self.shrinkage in (None, 0) or (self.shrinkage == "auto" and self.prior is None)
         if none or C < 2 or not data.in_memory or is_sparse(data.X):
             return data
-        X, allowed, weight = (None if part is None else to_numpy(part) for part in _parts(data))
-        weight = np.ones(len(X)) if weight is None else weight
+        X, allowed, weight = to_numpy(data.X), to_numpy(data.field("allowed")), data.field("weight")
+        weight = np.ones(len(X)) if weight is None else to_numpy(weight)
         known = ~allowed.all(axis=1)
         codes = np.argmax(allowed[known, ::K], axis=1)
         rows = np.asarray(X[known], dtype=np.float64)
@@ -287,16 +287,13 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         if lent is None:
             return data
         of_class = np.repeat(lent.codes[:, None] == np.arange(C), K, axis=1)
-        more = BorrowingData(like(np.concatenate([X, lent.X]), data.X))
-        more.n_own, more.own_weight = len(X), float(weight.sum())
+        more = Data(like(np.concatenate([X, lent.X]), data.X))
+        more.given = data.given or (len(X), float(weight.sum()))
         return more.with_field("allowed", np.concatenate([allowed, of_class])).with_field(
             "weight", np.concatenate([weight, lent.weight])
         )
 
-    def _prior(self, family, frame, data, summary, floor):
-        if isinstance(data, BorrowingData):  # light weights of borrowed rows do not make the prior lighter
-            summary = replace(summary, n_rows=data.n_own, total_weight=data.own_weight)
-        return super()._prior(family, frame, data, summary, floor)
+    _prior = labelled.prior
 
     def _given_prior(self, C):
         prior = parameter("class_prior", self.class_prior, (C,))
@@ -315,17 +312,6 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
 
     def _n_classes_of(self, given):
         return np.size(given["class_prior"])
-
-
-class BorrowingData(Data):
-    """Rows in memory, and after them those that classes borrow."""
-
-    n_own: int
-    own_weight: float
-
-
-def _parts(data):
-    return data.X, data.field("allowed"), data.field("weight")
 
 
 @for_method("predict")
