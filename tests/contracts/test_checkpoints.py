@@ -43,11 +43,12 @@ def data(what="rows"):
     return X, None if what == "unlabelled" else y, rng.choice([0.0, 0.5, 1.0, 2.0], size=N)
 
 
-SETTINGS = {"random_state": 0, "tol": 0.0, "max_iter": MAX_ITER, "n_init": 2, "accelerate": None}
+# prior=None: the history is the log-likelihood, as `score` tells
+SETTINGS = {"random_state": 0, "tol": 0.0, "max_iter": MAX_ITER, "n_init": 2, "accelerate": None, "prior": None}
 
 
 def mfa(**more):
-    return MFA(2, 2, **SETTINGS | {"prior": None} | more)
+    return MFA(2, 2, **SETTINGS | more)
 
 
 def mcfa(**more):

@@ -84,4 +84,4 @@ def test_the_statistics_that_parameters_imply_lead_back_to_them(model):
     ids=["iris", "wine"],
 )
 def test_the_default_fit_finds_the_optimum_of_the_true_labels(X, q, optimum, seed):
-    assert MFA(3, q, random_state=seed).fit(X).history_[-1] > optimum - 1e-4
+    assert MFA(3, q, prior=None, random_state=seed).fit(X).history_[-1] > optimum - 1e-4
