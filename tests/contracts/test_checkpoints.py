@@ -44,7 +44,14 @@ def data(what="rows"):
 
 
 # prior=None: the history is the log-likelihood, as `score` tells
-SETTINGS = {"random_state": 0, "tol": 0.0, "max_iter": MAX_ITER, "n_init": 2, "accelerate": None, "prior": None}
+SETTINGS = {
+    "random_state": 0,
+    "tol": 0.0,
+    "max_iter": MAX_ITER,
+    "n_init": 2,
+    "accelerate": None,
+    "prior": None,
+}
 
 
 def mfa(**more):

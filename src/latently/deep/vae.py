@@ -583,7 +583,9 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
         device = self.module_.mean.device
         on_cpu = device.type == "cpu" or not hasattr(self.prior_, "to")
         density = self.prior_ if on_cpu else self.prior_.to(device)
-        if not on_cpu:  # torch loads its linear algebra at the first call, which may not come from two threads
+        if (
+            not on_cpu
+        ):  # torch loads its linear algebra at the first call, which may not come from two threads
             density.score_samples(torch.zeros((1, self.n_factors), dtype=torch.float64, device=device))
 
         def log_prior(Z):
