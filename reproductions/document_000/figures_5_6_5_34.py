@@ -10,7 +10,7 @@ from latently.metrics import mean_sparsity_index
 from reproductions.document_000._layers import ABOUT, COLUMNS, WRONG, Setting, layer, measured
 from reproductions.framework import Reproduction
 
-NON_NEGATIVE = {"mapping": "ratio", "constraint": "non_negative"}
+NON_NEGATIVE = Setting(50, mapping="ratio", constraint="non_negative")
 # figure: the setting, which of its entries is varied, and the values
 CURVES = {
     "5.6": (Setting(50), "d", (20, 50, 100, 200)),
@@ -22,8 +22,8 @@ CURVES = {
     "5.19": (Setting(200, sigma2=1e-5), "gamma", (0.0, 0.2, 3.0, 10.0)),
     "5.24": (Setting(100, sigma2=1e-3), "beta", (0.0, 1.0, 10.0, 100.0)),
     "5.28": (Setting(200), "beta", (0.0, 1.0, 10.0, 70.0)),
-    "5.31": (Setting(50, **NON_NEGATIVE), "d", (20, 50, 100)),
-    "5.34": (Setting(50, session="dual", **NON_NEGATIVE), "d", (20, 50, 100)),
+    "5.31": (NON_NEGATIVE, "d", (20, 50, 100)),
+    "5.34": (replace(NON_NEGATIVE, session="dual"), "d", (20, 50, 100)),
 }
 SPARSE_SOURCES, SPARSE_COMPONENTS = "sparsity of S", "sparsity of A"
 
