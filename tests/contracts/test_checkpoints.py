@@ -270,11 +270,11 @@ def test_what_may_change_between(settings, tmp_path):
     X = data()[0]
     path = killed(mfa, KILLED_AT, tmp_path / "c", X, **settings)
     numbers = Numbers()
-    free = {"max_iter": 30, "tol": 1e-14, "checkpoint_every": 7, "callbacks": [numbers]}
-    with pytest.warns(ConvergenceWarning, match="max_iter=30"):
+    free = {"max_iter": 18, "tol": 1e-14, "checkpoint_every": 7, "callbacks": [numbers]}
+    with pytest.warns(ConvergenceWarning, match="max_iter=18"):
         longer = mfa(**settings, checkpoint=path, **free).fit(X)
-    assert numbers.seen[0] == 9 and longer.n_iter_ == 30
-    assert_identical(longer, mfa(**settings, max_iter=30).fit(X))
+    assert numbers.seen[0] == 9 and longer.n_iter_ == 18
+    assert_identical(longer, mfa(**settings, max_iter=18).fit(X))
 
 
 def test_a_seed_that_is_not_given_is_kept(tmp_path):

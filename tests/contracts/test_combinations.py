@@ -10,7 +10,7 @@ from latently.mixture import MFA
 from tests.contracts.models import ALL, assert_same, rows
 
 every_model = pytest.mark.parametrize("model", ALL, ids=str)
-SETTINGS = {"max_iter": 6, "tol": 0.0, "random_state": 0}
+SETTINGS = {"max_iter": 6, "tol": 0.0, "n_init": 1, "random_state": 0}
 
 
 def everything(model, seed=0, N=60, D=4):
@@ -71,7 +71,7 @@ def test_the_statistics_that_parameters_imply_lead_back_to_them(model):
 
 
 # The optimum that EM reaches from the true labels, where published packages need thousands of iterations.
-# Loadings beyond what data tell apart make the likelihood flat, so 1e-4 short of it is there.
+# Loadings beyond what data tell apart make the likelihood flat.
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -84,4 +84,5 @@ def test_the_statistics_that_parameters_imply_lead_back_to_them(model):
     ids=["iris", "wine"],
 )
 def test_the_default_fit_finds_the_optimum_of_the_true_labels(X, q, optimum, seed):
-    assert MFA(3, q, prior=None, random_state=seed).fit(X).history_[-1] > optimum - 1e-4
+    slack = 2e-4 * abs(optimum)  # between optima that the search counts as equal
+    assert MFA(3, q, prior=None, random_state=seed).fit(X).history_[-1] > optimum - slack

@@ -357,7 +357,9 @@ def test_a_common_unit_does_not_matter_to_the_starts(model):
     X = rows(np.random.default_rng(12), 60, 4)
     here, there = fitted(model, X), fitted(model, X * 2.0**40)
     means = [model.dense(model.theta(estimator))[1] for estimator in (here, there)]
-    digits = 1e-6 if model.common_loadings else 1e-9  # long strides along what the density does not depend on
+    digits = (
+        1e-6 if model.common_loadings else 1e-8
+    )  # races of starts take long strides, which amplify rounding
     np.testing.assert_allclose(means[1] / 2.0**40, means[0], rtol=digits)
 
 

@@ -62,7 +62,7 @@ def leaves(record):
         value = getattr(record, field.name)
         if dataclasses.is_dataclass(value):
             yield from ((f"{field.name}.{name}", leaf) for name, leaf in leaves(value))
-        else:
+        elif value is not None:
             yield field.name, value
 
 

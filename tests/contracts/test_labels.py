@@ -463,7 +463,7 @@ def test_all_labels_known_are_separate_fits(model, weighted):
 def test_all_labels_known_of_one_tied_covariance():
     rng, X, weight, _ = problem(BY_NAME["GMM-tied"], 13, N=60)
     y = rng.permutation(np.arange(60) % 3)
-    fitted = GaussianMixture(3, covariance_type="tied").fit(X, y, sample_weight=weight)
+    fitted = GaussianMixture(3, covariance_type="tied", prior=None).fit(X, y, sample_weight=weight)
     means = np.array([np.average(X[y == k], axis=0, weights=weight[y == k]) for k in range(3)])
     np.testing.assert_allclose(fitted.means_, means, rtol=1e-8)
     np.testing.assert_allclose(fitted.covariances_, np.cov((X - means[y]).T, bias=True, aweights=weight))

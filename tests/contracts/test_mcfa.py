@@ -221,7 +221,7 @@ def test_one_component_has_the_density_of_factor_analysis():
 def test_one_component_with_a_factor_more_is_no_worse_than_factor_analysis(width):
     """One factor, of little variance or none, takes the place of the mean."""
     X = rows(np.random.default_rng(1), 200, 6)
-    free_mean = FactorAnalysis(2, tol=1e-10, max_iter=5000).fit(X)
+    free_mean = FactorAnalysis(2, tol=1e-10, max_iter=5000, prior=None).fit(X)
     model = MCFA(
         1,
         3,
@@ -232,6 +232,7 @@ def test_one_component_with_a_factor_more_is_no_worse_than_factor_analysis(width
         noise_init=free_mean.noise_variance_,
         tol=1e-10,
         max_iter=5000,
+        prior=None,
     ).fit(X)
     assert_sensible(model, X)
     assert np.array_equal(model.weights_, [1.0])
@@ -242,8 +243,8 @@ def test_one_component_with_a_factor_more_is_no_worse_than_factor_analysis(width
 def test_as_many_factors_as_features_is_a_gaussian_mixture(K):
     """Every mean and covariance can be had, but for the floor under the noise."""
     X = rows(np.random.default_rng(3), 200, 3)
-    gaussian = GaussianMixture(K, random_state=0, tol=1e-9).fit(X)
-    model = MCFA(K, 3, random_state=0, tol=1e-9, max_iter=5000).fit(X)
+    gaussian = GaussianMixture(K, random_state=0, tol=1e-9, prior=None).fit(X)
+    model = MCFA(K, 3, random_state=0, tol=1e-9, max_iter=5000, prior=None).fit(X)
     assert_sensible(model, X)
     assert model.n_parameters() == gaussian.n_parameters()
     assert model.history_[-1] == pytest.approx(gaussian.history_[-1], abs=2e-3)
@@ -315,7 +316,7 @@ REAL = {
 def test_fits_from_the_true_labels(name):
     """The labels make the start; the fit goes on without them."""
     X, labels, q, optimum = REAL[name]
-    settings = {"random_state": 0, "warm_start": True}
+    settings = {"random_state": 0, "warm_start": True, "prior": None}
     labelled = MCFA(3, q, **settings).fit(X, labels)
     model = labelled.fit(X)
     assert model.history_[-1] == pytest.approx(optimum, abs=1e-4)
@@ -326,7 +327,7 @@ def test_fits_from_the_true_labels(name):
 @pytest.mark.parametrize("name", REAL)
 def test_default_fits_are_as_good_as_those_from_the_true_labels(name, seed):
     X, _, q, optimum = REAL[name]
-    model = MCFA(3, q, random_state=seed).fit(X)
+    model = MCFA(3, q, random_state=seed, prior=None).fit(X)
     assert model.converged_
     assert model.history_[-1] > optimum - 1e-4
 

@@ -161,7 +161,8 @@ def test_factors_and_back(case):
     out = case.fit(table, case.data()[1], to=model).transform(table)
     assert list(out.columns) == [f"{case.cls.__name__.lower()}{i}" for i in range(Z.shape[1])]
     assert list(out.index) == list(table.index)
-    np.testing.assert_allclose(out.to_numpy(), Z, rtol=1e-9, atol=1e-10)
+    # sums over the columns of a table are rounded in another order
+    np.testing.assert_allclose(out.to_numpy(), Z, rtol=1e-9, atol=1e-8)
 
 
 @every_case

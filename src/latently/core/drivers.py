@@ -171,14 +171,22 @@ def em_step(
             recent[:] = [(params, evaluation), *recent[: _REMEMBERED - 1]]
         return evaluation
 
+    def plain_step(params: Any) -> Step[Any]:
+        stats, objective, rounding = evaluated(params)
+        return Step(objective, rounding, lambda: kernel.canonical(kernel.m_step(stats, params)))
+
+    # apart, since a step that refers to itself would keep the rows of the sweep until cycles are collected
+    return _checked_step(kernel, evaluated) if kernel.checked else plain_step
+
+
+def _checked_step(kernel: Kernel, evaluated: Callable[[Any], tuple[Any, float, float]]) -> Any:
+    """The step of a kernel whose attempts may lower the objective."""
+
     def step(params: Any) -> Step[Any]:
         stats, objective, rounding = evaluated(params)
 
         def plain() -> Any:
             return kernel.canonical(kernel.m_step(stats, params))
-
-        if not kernel.checked:
-            return Step(objective, rounding, plain)
 
         def attempt(caution: float) -> Any:
             return kernel.canonical(kernel.attempt(stats, params, caution))

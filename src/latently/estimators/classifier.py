@@ -225,16 +225,14 @@ class DensityClassifier(ClassifierMixin):
 
     def _more_header(self):
         threshold = None if self.reject_below_ == -np.inf else self.reject_below_  # JSON has no infinity
-        return {
-            "classes": classes_for_file(self.classes_),
-            "reject_below": threshold,
-            "temperature": float(self.temperature_),
-        }
+        header = {"classes": classes_for_file(self.classes_), "reject_below": threshold}
+        return header | ({"temperature": float(self.temperature_)} if hasattr(self, "temperature") else {})
 
     def _set_more(self, classes, reject_below, temperature=1.0):
         if type(temperature) is not float or not 0 < temperature < np.inf:
             raise ValueError(f"temperature must be a positive number, not {temperature!r}")
-        self.temperature_ = temperature
+        if hasattr(self, "temperature"):
+            self.temperature_ = temperature
         threshold = reject_below
         self.classes_ = classes_from_file(classes, len(self.classes_))
         if threshold is not None and (type(threshold) is not float or not np.isfinite(threshold)):

@@ -153,7 +153,7 @@ class NestedMixture(MixtureEstimator):
     means_init: Any = None
     covariances_init: Any = None
 
-    objective = replace(LOG_LIKELIHOOD, name="mean over rows of max ln pi_k p_k(x)")
+    objective = replace(LOG_LIKELIHOOD, name="mean of max ln pi_k p_k(x)")
 
     @classmethod
     def from_parameters(cls, *, weights, subweights, means, covariances, **options):
