@@ -97,7 +97,7 @@ def test_the_amount_is_the_closed_form_and_ten_rows(n):
     seen, _ = few(n)
     lent = borrowed_rows(X[seen], y[seen], np.ones(len(seen)), 3, "auto")
     share, _ = shares_by_loops(X[seen], y[seen], 3)
-    expected = min(10 + n * share / max(1 - share, 1e-9), 50 * n)
+    expected = min(10 * min(1, 20 / n) + n * share / max(1 - share, 1e-9), 50 * n)
     np.testing.assert_allclose(np.bincount(lent.codes, lent.weight), expected, rtol=1e-9)
 
 

@@ -33,6 +33,7 @@ from latently.estimators.labels import (
 from latently.estimators.rows import in_main_memory
 
 _FOLDS = 5
+_SOME = 20  # labelled rows per class, on average, from which on classes may do without borrowed rows
 _FEW = 100  # labelled rows per class, on average, below which "auto" learns the temperature
 _HOTTEST = 1e12  # of a sharp MFM all log odds are huge
 _BRIEF = {"checkpoint": None, "callbacks": None, "verbose": 0, "warm_start": False, "n_init": 1, "tol": 1e-5}
@@ -173,31 +174,45 @@ class DensityClassifier(ClassifierMixin):
     # -- temperature --------------------------------------------------------------------------------
 
     def _learn_temperature(self, X, y, sample_weight):
-        """Set `temperature_`, with "auto" by fits without one fold of the labelled rows each."""
+        """Set `temperature_`, with "auto" by fits without one fold of the labelled rows each.
+
+        Returns whether rows held out are more probable if classes borrow none, where that is to be decided.
+        """
         self.temperature_ = 1.0
         if self.temperature is None:
-            return
+            return False
         if not isinstance(self.temperature, str):
             self.temperature_ = float(self.temperature)
-            return
+            return False
         if not isinstance(X, (np.ndarray, list, tuple)) and not hasattr(X, "iloc"):
-            return  # files, streams and devices have rows enough
+            return False  # files, streams and devices have rows enough
         codes = self._encoded(y, len(X), self.classes_)
         counts = np.bincount(codes[codes != UNLABELLED], minlength=len(self.classes_))
         if counts.mean() >= _FEW or counts.max() < 2 or len(counts) < 2:
-            return
-        self.temperature_ = self._learnt(X, codes, sample_weight)
+            return False
+        loss, self.temperature_ = self._learnt(X, codes, sample_weight)
+        if counts.mean() < _SOME or not self._borrows_by_itself():
+            return False
+        other, temperature = self._learnt(X, codes, sample_weight, shrinkage=None)
+        if other < loss:
+            self.temperature_ = temperature
+        return other < loss
 
-    def _learnt(self, X, codes, sample_weight):
+    def _borrows_by_itself(self):
+        """Whether classes borrow rows, by an amount that the user has not given."""
+        return False
+
+    def _learnt(self, X, codes, sample_weight, **changes):
+        """The log loss of rows held out of fits to the others, and the temperature that minimises it."""
         X, y = np.asarray(X) if isinstance(X, (list, tuple)) else X, self.classes_[codes]
         weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        known = codes != UNLABELLED
-        y = np.where(known, y, UNLABELLED) if not known.all() else y
+        if np.any(codes == UNLABELLED):
+            y = y.astype(object)
+            y[codes == UNLABELLED] = UNLABELLED
         folds = _folds(X, codes)
         own = self.get_params(deep=False)
-        model = clone(self).set_params(
-            temperature=None, **{name: value for name, value in _BRIEF.items() if name in own}
-        )
+        brief = {name: value for name, value in _BRIEF.items() if name in own}
+        model = clone(self).set_params(temperature=None, **brief, **changes)
         held_out, told, counted = [], [], []
         for fold in range(_FOLDS):
             others = (folds == fold) & (weight > 0)
@@ -218,7 +233,7 @@ class DensityClassifier(ClassifierMixin):
             told.append(codes[others])
             counted.append(weight[others])
         if not held_out:
-            return 1.0
+            return np.inf, 1.0
         return _best_temperature(*map(np.concatenate, (held_out, told, counted)))
 
     # -- files --------------------------------------------------------------------------------------
@@ -261,11 +276,11 @@ def _folds(X, codes):
 
 
 def _best_temperature(log_joint, codes, weight):
-    """T >= 1 that minimises the log loss of rows with ln p(x, class) (n, C)."""
+    """The least log loss of rows with ln p(x, class) (n, C), and the T >= 1 that gives it."""
     finite = np.isfinite(log_joint).all(axis=1)
     log_joint, codes, weight = log_joint[finite], codes[finite], weight[finite]
     if not len(codes):
-        return 1.0
+        return np.inf, 1.0
 
     def loss(log_temperature):
         cooled = log_joint / np.exp(log_temperature)
@@ -276,7 +291,8 @@ def _best_temperature(log_joint, codes, weight):
     best = int(np.argmin([loss(value) for value in grid]))
     around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     found = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-3})
-    return float(np.exp(found.x)) if found.fun < loss(0.0) else 1.0
+    plain = loss(0.0)
+    return (float(found.fun), float(np.exp(found.x))) if found.fun < plain else (float(plain), 1.0)
 
 
 def check_temperature(name, value):

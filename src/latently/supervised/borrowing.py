@@ -14,8 +14,8 @@ which is regularised discriminant analysis (Friedman, 1989, JASA 84), and the ob
 more rows, which EM never lowers. Any density that takes weights can borrow. Both amounts have closed forms,
 the minima of expected squared errors of correlations (Ledoit & Wolf, 2004; Schaefer & Strimmer, 2005): the
 squared standard errors of the entries that are shrunk, over their squared distances from the target. Classes
-borrow ten rows more than that on average: errors of covariances of few rows cost a classifier more than
-their squares.
+of up to twenty rows borrow ten more than that, larger ones fewer: errors of covariances of few rows cost a
+classifier more than their squares.
 
 N rows, D features, C classes: O(N D^2 + C D^2), and N + 2 D rows are added to every class.
 """
@@ -29,7 +29,8 @@ import numpy as np
 from latently.backend.namespace import Floats
 from latently.estimators.checks import check_number
 
-_AT_LEAST = 10.0  # rows that a class borrows on average
+_AT_LEAST = 10.0  # rows that a class of few rows borrows on average
+_SMALL = 20.0  # rows of such a class; larger ones borrow less
 _AT_MOST = 50.0  # times the rows of a class
 _NEGLIGIBLE = 1e-3  # share of axes below which there are none
 
@@ -73,8 +74,9 @@ def borrowed_rows(X, codes, weight, n_classes, shrinkage, *, unlabelled=0.0, axe
     unit = np.where(variance > 0, np.sqrt(variance), 1.0)
     share, on_axes = _amounts(known / unit, codes, weight, sizes)
     if isinstance(shrinkage, str):
-        rows = _AT_LEAST + n / n_classes * share / max(1.0 - share, 1e-9)
-        rows = min(rows, _AT_MOST * n / n_classes)
+        per_class = n / n_classes
+        rows = _AT_LEAST * min(1.0, _SMALL / per_class) + per_class * share / max(1.0 - share, 1e-9)
+        rows = min(rows, _AT_MOST * per_class)
         if unlabelled > 0:
             rows = min(rows * n / (n + unlabelled), (n + unlabelled) / n_classes)
     else:

@@ -38,9 +38,12 @@ def fit(self, X, y=None, sample_weight=None):
     self
     """
     _require_labels(self, y)
+    self._borrowing = getattr(self, "shrinkage", None)
     MixtureEstimator.fit(self, X, y, sample_weight)
     self._start_rejecting()
-    self._learn_temperature(X, y, sample_weight)
+    if self._learn_temperature(X, y, sample_weight):
+        self._borrowing = None
+        MixtureEstimator.fit(self, X, y, sample_weight)
     return self
 
 

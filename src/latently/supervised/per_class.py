@@ -53,9 +53,10 @@ class PerClass(DensityClassifier, Estimator):
         see also `calibrate_rejection`.
     shrinkage : float, "auto" or None, default="auto"
         How many rows each class borrows on average from what classes share: the deviations of all rows from
-        their class means. "auto" is ten rows, and more where classes seem to differ by chance only (closed
-        form). None or 0 borrows none, as do densities whose `fit` takes no weights and, with "auto", those
-        with prior=None.
+        their class means. "auto" is ten rows, fewer for classes of more than twenty,
+        and more where classes seem to differ by chance only (closed form); with 20 to 100 rows per class
+        cross-validation decides whether to borrow at all, if `temperature` is "auto" too. None or
+        0 borrows none, as do densities whose `fit` takes no weights and, with "auto", those with prior=None.
     temperature : float, "auto" or None, default="auto"
         `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
         `predict` does not depend on it. "auto" learns T >= 1 by five-fold cross-validation if there are fewer
@@ -139,15 +140,23 @@ class PerClass(DensityClassifier, Estimator):
             codes = self._encoded(y, len(rows))
             weight = None if sample_weight is None else check_weights(sample_weight, len(rows))
             self.class_prior_ = self._prior(np.bincount(codes, weight))
-            lent = self._borrowed(rows, codes, weight)
-            self.densities_ = Parallel(n_jobs=self.n_jobs)(
-                delayed(_fitted_to_class)(self.density, label, *_of_class(rows, codes, weight, lent, code))
-                for code, label in enumerate(self.classes_.tolist())
-            )
+            self.densities_ = self._fitted(rows, codes, weight, self._borrowed(rows, codes, weight))
             self._warn_of_few_rows(np.bincount(codes))
             self._start_rejecting()
-            self._learn_temperature(X, y, sample_weight)
+            if self._learn_temperature(X, y, sample_weight):
+                self.densities_ = self._fitted(rows, codes, weight, None)
         return self
+
+    def _fitted(self, rows, codes, weight, lent):
+        """The density of each class."""
+        return Parallel(n_jobs=self.n_jobs)(
+            delayed(_fitted_to_class)(self.density, label, *_of_class(rows, codes, weight, lent, code))
+            for code, label in enumerate(self.classes_.tolist())
+        )
+
+    def _borrows_by_itself(self):
+        can = has_fit_parameter(self.density, "sample_weight")
+        return self.shrinkage == "auto" and can and not self._by_likelihood()
 
     def _borrowed(self, rows, codes, weight):
         """Rows that classes borrow from one another, or None."""
