@@ -11,7 +11,7 @@ import latently
 from latently.core.io import ModelFileError
 from latently.deep import VAE
 from latently.deep.draws import RowDraws
-from latently.mixture import MFA, PPCA
+from latently.mixture import MFA, PPCA, GaussianMixture
 from tests.training.helpers import Killed, killer
 
 D = 5
@@ -110,6 +110,18 @@ class _nothing:
 
     def __exit__(self, *_):
         return False
+
+
+def test_standard_normal_given_as_a_mixture_changes_nothing():
+    X = binary_rows(40)
+    model = VAE(2, hidden_layer_sizes=(3,), likelihood="bernoulli", **QUICK).fit(X)
+    bound, score = model.bound(X, n_samples=3000), model.score_samples(X, n_samples=50)
+    model.prior_ = GaussianMixture.from_parameters(
+        weights=[1.0], means=np.zeros((1, 2)), covariances=[np.eye(2)]
+    )
+    np.testing.assert_allclose(model.score_samples(X, n_samples=50), score, rtol=1e-10)
+    np.testing.assert_allclose(model.bound(X, n_samples=3000), bound, atol=0.15)  # its KL is by draws
+    assert abs(model.bound(X, n_samples=3000).mean() - bound.mean()) < 0.02
 
 
 def test_mixture_of_codes_is_a_better_prior():
