@@ -116,7 +116,9 @@ def test_summary_tells_the_numbers_of_the_fit():
     np.testing.assert_allclose(
         [float(text) for text in facts["weights"].split(", ")], model.weights_, atol=6e-4
     )
-    assert float(facts["log-likelihood per row"]) == pytest.approx(model.score(X), rel=1e-5)
+    assert float(facts["penalised log-likelihood per row"]) == pytest.approx(model.history_[-1], rel=1e-5)
+    likelihood = summary(MFA(3, 1, prior=None, **SETTINGS).fit(X))["log-likelihood per row"]
+    assert float(likelihood) == pytest.approx(MFA(3, 1, prior=None, **SETTINGS).fit(X).score(X), rel=1e-5)
     assert facts["fit"].startswith(f"converged after {model.n_iter_} iteration")
     cut_short = MFA(3, 1, max_iter=1, tol=0.0, random_state=0).fit(X)
     assert summary(cut_short)["fit"] == "ended after 1 iteration, before it converged"

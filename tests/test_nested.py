@@ -222,11 +222,11 @@ def test_a_component_that_loses_all_rows_stays_a_density():
         "means_init": [[[0.0, 0.0], [1.0, 13.0]], [[1e3, 1e3], [1e3, -1e3]]],
         "covariances_init": np.eye(2),
     }
-    model = NestedMixture(2, 2, **start).fit(X)
+    model = NestedMixture(2, 2, prior=None, **start).fit(X)
     np.testing.assert_array_equal(model.weights_, [1.0, 0.0])
     np.testing.assert_allclose(model.subweights_.sum(axis=1), 1.0, rtol=1e-12)
     alone = GaussianMixture(
-        2, weights_init=[0.5, 0.5], means_init=start["means_init"][0], covariances_init=np.eye(2)
+        2, weights_init=[0.5, 0.5], means_init=start["means_init"][0], covariances_init=np.eye(2), prior=None
     )
     np.testing.assert_allclose(model.score_samples(X), alone.fit(X).score_samples(X), rtol=1e-6)
 

@@ -14,7 +14,7 @@ SIZES = {
     "one for all": (2, 2, 2, 1),
     "three layers": (2, 2, [2, [1, 2, 1, 2]], (2, 1)),  # a list of lists of several lengths
 }
-SETTINGS = {"random_state": 0, "n_init": 2, "tol": 1e-5, "max_iter": 40}
+SETTINGS = {"random_state": 0, "n_init": 1, "tol": 1e-5, "max_iter": 100, "prior": None}
 
 
 class Killed(BaseException):

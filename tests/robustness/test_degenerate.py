@@ -268,7 +268,7 @@ def test_extreme_weights(name, weights, tmp_path):
 def test_units_of_the_weights_do_not_matter(name, factor):
     """The maximum of the likelihood is the same, so the fit from our own start should be."""
     X, w = blobs(), np.random.default_rng(2).uniform(0.5, 2.0, 40)
-    one, other = (fitted(make(name, 3, 2, 4), X, weights) for weights in (w, factor * w))
+    one, other = (fitted(make(name, 3, 2, 4, prior=None), X, weights) for weights in (w, factor * w))
     assert other.score(X, sample_weight=w) == pytest.approx(one.score(X, sample_weight=w), abs=0.05)
 
 
@@ -333,7 +333,7 @@ def assert_finite_and_repeatable(model, X):
 @pytest.mark.parametrize("name", MODELS)
 def test_float32(name, data):
     X, K, q = DATA[data]
-    model = fitted(make(name, K, q, X.shape[1], dtype="float32"), X)
+    model = fitted(make(name, K, q, X.shape[1], dtype="float32", prior=None), X)
     assert_finite_and_repeatable(model, X)
     last = model.history_[-1]
     assert np.min(np.diff(model.history_), initial=0.0) > -1e-3 * (1 + abs(last))
@@ -347,7 +347,7 @@ def test_float32(name, data):
 def test_float32_with_variances_at_the_floor(name, data):
     """Few digits are left there, but the score is the model's within 2 %, and no fall is larger."""
     X, K, q = DATA[data]
-    model = fitted(make(name, K, q, X.shape[1], dtype="float32"), X)
+    model = fitted(make(name, K, q, X.shape[1], dtype="float32", prior=None), X)
     assert_finite_and_repeatable(model, X)
     last = model.history_[-1]
     assert np.min(np.diff(model.history_), initial=0.0) > -0.02 * (1 + abs(last))

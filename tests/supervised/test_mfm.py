@@ -51,6 +51,7 @@ def known(theta):
 
 def started(theta, **settings):
     L, _, d = theta[2].shape
+    settings = {"temperature": None, **settings}  # posteriors by Bayes' rule
     return MFMClassifier(L, d, **dict(zip(STARTS, theta, strict=True)), **settings)
 
 
@@ -316,7 +317,7 @@ def test_classes_that_are_apart_end_in_a_sharp_answer():
 
 # -- what must not matter ---------------------------------------------------------------------------------
 
-SHORT = {"max_iter": 10, "tol": 0.0, "random_state": 3, "n_init": 2}
+SHORT = {"max_iter": 10, "tol": 0.0, "random_state": 3, "n_init": 2, "temperature": None}
 
 
 def data(C=3, holed=True, N=80):

@@ -7,6 +7,8 @@ from html import escape
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from latently.core.drivers import LOG_LIKELIHOOD
+
 _MOST = 8  # entries of a list that are shown
 _TO_CALL = {
     "predict": "X",
@@ -67,7 +69,9 @@ def summary(model):
     if hasattr(model, "history_"):
         facts["fit"] = _how_it_went(model)
         if len(model.history_):
-            facts[model.objective.name] = f"{float(model.history_[-1]):.6g}"
+            penalised = model.objective is LOG_LIKELIHOOD and getattr(model, "prior", None) is not None
+            name = ("penalised " if penalised else "") + model.objective.name
+            facts[name] = f"{float(model.history_[-1]):.6g}"
     if getattr(model, "reject_below_", -np.inf) > -np.inf:
         facts["rejection"] = f"rows with a log density below {model.reject_below_:.6g}"
     methods = (f"{name}({given})" for name, given in _TO_CALL.items() if hasattr(model, name))

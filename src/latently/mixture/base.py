@@ -158,7 +158,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         tiny = self.noise_floor <= _TINY_FLOOR  # above it the floor is the user's choice
         varying = problem.summary.deviation > 0 if tiny else None
         found = degenerate_components(problem.kernel, params, rows, varying)
-        self._degenerate = np.array([one.number for one in found], dtype=int)
+        self._degenerate = [one.number for one in found]  # no array: it belongs to no device
         if found:
             warn_user(described(found, type(self).__name__), DegenerateWarning)
 
@@ -167,7 +167,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         """Indices of the components with too few rows, or with noise at the floor, in the last fit."""
         if not hasattr(self, "_degenerate"):
             raise AttributeError("degenerate_components_ is known after `fit` only")
-        return self._degenerate
+        return np.array(self._degenerate, dtype=int)
 
     def _result(self, problem, step=None):
         """The fitted parameters in the frame; `step` replaces the EM step over the rows."""

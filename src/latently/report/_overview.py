@@ -284,7 +284,8 @@ def convergence(facts):
     if getattr(facts.model, "losses_", None):
         return _training(facts.model, history)
     climbs = facts.score_name == "log density" and facts.scores is not None and history[-1] >= history[0]
-    objective = "log-likelihood per row" if climbs else "objective"
+    penalised = "" if getattr(facts.model, "prior", None) is None else "penalised "
+    objective = f"{penalised}log-likelihood per row" if climbs else "objective"
     steps = several(facts.model.n_iter_, "iteration")
     text = (
         f"The fit converged after {steps}."
