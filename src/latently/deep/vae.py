@@ -7,8 +7,8 @@
 
 After training, p(z) may be replaced by a mixture fitted to draws of q, the aggregate posterior. That is meant
 to raise ln p(x); the ELBO may fall, as q was trained for N(0, I). Rows of the Gaussian likelihood are centred
-and divided by one common scale inside; densities are in the units of X. A row costs a pass through the encoder
-and, for each draw, one through the decoder.
+and divided by one common scale inside; densities are in the units of X. A row costs a pass through the
+encoder and, for each draw, one through the decoder.
 Kingma and Welling (2014), ICLR; Burda, Grosse and Salakhutdinov (2016), ICLR; Tomczak and Welling (2018),
 AISTATS.
 """
