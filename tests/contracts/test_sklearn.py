@@ -107,6 +107,7 @@ def expected_failures(model):
 
 
 quiet = pytest.mark.filterwarnings(
+    "ignore:too few rows for a",
     "ignore:y is ignored:UserWarning",  # the checks hand targets of all kinds to every estimator,
     "ignore:X holds numbers that are not counts:UserWarning",  # any numbers,
     "ignore:X has constant features:UserWarning",  # classes of a few rows,

@@ -277,7 +277,7 @@ def test_one_component_for_each_class_is_mcfa_with_known_components(unlabelled):
         model, same = started(start, **SHORT), MCFA(3, 2, **starts, **PLAIN)
     else:
         once = {**SHORT, "n_init": 1}  # of several, the best goes on from its short run
-        model, same = MJFAClassifier(1, 2, **once), MCFA(3, 2, **once)
+        model, same = MJFAClassifier(1, 2, **once), MCFA(3, 2, **{**PLAIN, "n_init": 1})
     model.fit(X, y, sample_weight=weight)
     same.fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(model.history_, same.history_, rtol=1e-9)

@@ -187,7 +187,9 @@ class DensityClassifier(ClassifierMixin):
         if not isinstance(X, (np.ndarray, list, tuple)) and not hasattr(X, "iloc"):
             return False  # files, streams and devices have rows enough
         codes = self._encoded(y, len(X), self.classes_)
-        counts = np.bincount(codes[codes != UNLABELLED], minlength=len(self.classes_))
+        weight = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        known = codes != UNLABELLED
+        counts = np.bincount(codes[known], weight[known], minlength=len(self.classes_))
         if counts.mean() >= _FEW or counts.max() < 2 or len(counts) < 2:
             return False
         loss, self.temperature_ = self._learnt(X, codes, sample_weight)
@@ -209,7 +211,7 @@ class DensityClassifier(ClassifierMixin):
         if np.any(codes == UNLABELLED):
             y = y.astype(object)
             y[codes == UNLABELLED] = UNLABELLED
-        folds = _folds(X, codes)
+        folds = _folds(X, codes, weight)
         own = self.get_params(deep=False)
         brief = {name: value for name, value in _BRIEF.items() if name in own}
         model = clone(self).set_params(temperature=None, **brief, **changes)
@@ -255,20 +257,21 @@ class DensityClassifier(ClassifierMixin):
         self.reject_below_ = -np.inf if threshold is None else threshold
 
 
-def _folds(X, codes):
+def _folds(X, codes, weight):
     """(n,) the fold of each row, -1 for unlabelled ones and for classes of one row.
 
-    It depends on the rows alone, not on their order: rows of a class are dealt out in the order of their
-    projections on a fixed direction, equal ones together.
+    It depends on the rows alone, not on their order or on whether they are weighted or repeated: rows of a
+    class are assigned in the order of their projections on a fixed direction, equal ones together.
     """
     rows = X.to_numpy(dtype=np.float64, na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X, np.float64)
     rows = np.where(np.isnan(rows), 0.0, rows)
-    unit = np.std(rows, axis=0)
-    scaled = (rows - rows.mean(axis=0)) / np.where(unit > 0, unit, 1.0)
+    mean = np.average(rows, axis=0, weights=weight)
+    unit = np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=weight))
+    scaled = (rows - mean) / np.where(unit > 0, unit, 1.0)
     along = np.round(scaled @ np.random.default_rng(0).standard_normal(rows.shape[1]), 9)
     folds = np.full(len(rows), -1)
     for c in range(codes.max() + 1):
-        own = np.flatnonzero(codes == c)
+        own = np.flatnonzero((codes == c) & (weight > 0))
         places = np.unique(along[own], return_inverse=True)[1]
         if places.max(initial=0) > 0:
             folds[own] = (places + c) % _FOLDS

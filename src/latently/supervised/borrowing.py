@@ -32,6 +32,7 @@ from latently.estimators.checks import check_number
 _AT_LEAST = 10.0  # rows that a class of few rows borrows on average
 _SMALL = 20.0  # rows of such a class; larger ones borrow less
 _AT_MOST = 50.0  # times the rows of a class
+_DIGITS = 40  # binary, of borrowed rows
 _NEGLIGIBLE = 1e-3  # share of axes below which there are none
 
 
@@ -90,7 +91,10 @@ def borrowed_rows(X, codes, weight, n_classes, shrinkage, *, unlabelled=0.0, axe
         each += [(sign * spread, np.full(D, on_axes / (2 * D))) for sign in (1.0, -1.0)]
     around, shares = np.concatenate([rows for rows, _ in each]), np.concatenate([part for _, part in each])
     around, shares = around[shares > 0], shares[shares > 0]
-    X_borrowed = np.concatenate([means[c] + around for c in range(n_classes)]) + origin
+    X_borrowed = np.concatenate([means[c] + around for c in range(n_classes)])
+    # on a fine grid, so that starts do not depend on the last digits of sums over the rows
+    grid = 2.0 ** (np.floor(np.log2(unit)) - _DIGITS)
+    X_borrowed = np.round(X_borrowed / grid) * grid + origin
     lent = np.concatenate([rows * n_classes * size / n * shares for size in sizes])
     return BorrowedRows(X_borrowed, np.repeat(np.arange(n_classes), len(around)), lent)
 
