@@ -198,6 +198,7 @@ def outcome(method, g, q, split, seed, n_init=ROUGH["n_init"]):
         return {"obstacle": f"a class has {fewest} rows for {g} components"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "too few rows for a")
         fitted = classifier(method, g, q, seed, n_init).fit(X, y)
     rest = rows_for("PCA+GMM", X, q)[1] if method == "PCA-GMM" else 0.0
     return {
@@ -207,15 +208,17 @@ def outcome(method, g, q, split, seed, n_init=ROUGH["n_init"]):
 
 
 def classifier(method, g, q, seed, n_init):
-    options = {**ROUGH, "n_init": n_init, "noise_floor": NOISE_FLOOR, "random_state": seed}
+    # maximum likelihood, as in the source: no prior, and classes borrow nothing
+    options = {**ROUGH, "n_init": n_init, "noise_floor": NOISE_FLOOR, "random_state": seed, "prior": None}
+    alone = {"shrinkage": None, "temperature": None}
     before = {"PCA-GMM": PCA(q), "LDA-GMM": LinearDiscriminantAnalysis(n_components=q)}
     models = {
-        "2L-MJFA": MJFAClassifier(g, q, **options),
-        SHARED: MJFAClassifier(g, q, shared_covariance=True, **options),
-        "mMCFA": PerClass(MCFA(g, q, **options)),
-        "mPPCA": PerClass(MPPCA(g, q, **options)),
-        "PCA-GMM": PerClass(GaussianMixture(g, **options)),
-        "LDA-GMM": PerClass(GaussianMixture(g, **options)),
+        "2L-MJFA": MJFAClassifier(g, q, **options, **alone),
+        SHARED: MJFAClassifier(g, q, shared_covariance=True, **options, **alone),
+        "mMCFA": PerClass(MCFA(g, q, **options), **alone),
+        "mPPCA": PerClass(MPPCA(g, q, **options), **alone),
+        "PCA-GMM": PerClass(GaussianMixture(g, **options), **alone),
+        "LDA-GMM": PerClass(GaussianMixture(g, **options), **alone),
     }
     return make_pipeline(before.get(method, "passthrough"), models[method])
 

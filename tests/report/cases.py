@@ -44,7 +44,7 @@ def counts():
 @cache
 def search():
     X, _, _ = wine()
-    return select(MCFA(n_init=2), X, {"n_components": [2, 3], "n_factors": [1, 2, 3]}, random_state=0)
+    return select(MCFA(n_init=1), X, {"n_components": [2, 3], "n_factors": [1, 2, 3]}, random_state=0)
 
 
 @cache

@@ -404,7 +404,7 @@ def test_fifty_thousand_points_are_drawn_and_found(visit, folder):
     rng = np.random.default_rng(0)
     codes = rng.integers(4, size=50_000)
     X = 4 * rng.normal(size=(4, 6))[codes] + rng.normal(size=(50_000, 6))
-    model = MCFA(4, 2, random_state=0, n_init=1, max_iter=3, tol=1e-3)
+    model = MCFA(4, 2, random_state=0, n_init=1, max_iter=3, tol=1e-3, prior=None)
     path = write_report(folder / "many.html", model.fit(X[:2000]), X, labels=codes)
     assert path.stat().st_size < 1.5e6
     page = visit(path)

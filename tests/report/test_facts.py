@@ -148,7 +148,7 @@ def test_principal_axes_are_those_of_standardised_features():
 
 def test_loadings_of_factor_analysis_and_noise_make_up_the_variance():
     X, _, _ = wine()
-    model = FactorAnalysis(3, tol=1e-12).fit(
+    model = FactorAnalysis(3, tol=1e-12, prior=None).fit(
         X * 7
     )  # at a maximum of the likelihood, variances are met exactly
     facts = facts_of(model, X * 7)

@@ -1,4 +1,4 @@
-"""Reproductions of documents 000, chapter 3, and 004: measures mean what they say, runs on small digits."""
+"""Reproductions of documents 000, and 004: measures mean what they say, runs on small digits."""
 
 from functools import lru_cache
 from types import SimpleNamespace
@@ -14,11 +14,13 @@ from latently.mixture import GaussianMixture
 from reproductions import available
 from reproductions.document_000 import (
     _digits,
+    _layers,
     figures_3_2_3_6,
     figures_3_7_3_22,
     figures_3_23_3_27,
     figures_3_28_3_45,
     figures_3_46_3_57,
+    section_4_1,
 )
 from reproductions.document_000._digits import ALL, HELD_OUT, OTHERS, REBUILT, SHUFFLED, TWO, Parts, Real
 from reproductions.document_004 import features
@@ -53,7 +55,8 @@ def digits(monkeypatch):
     """Small digits in place of MNIST, and nothing remembered from other tests."""
     for function in CACHED:
         function.cache_clear()
-    monkeypatch.setattr(_digits, "load", small_digits)
+    for module in (_digits, _layers, section_4_1):
+        monkeypatch.setattr(module, "load", small_digits)
     yield small_digits("mnist")
     for function in CACHED:
         function.cache_clear()
@@ -72,13 +75,19 @@ def network_that_says(monkeypatch, probabilities, usual=0.8):
 # -- what was printed, and the data -------------------------------------------------------------------
 
 
-def test_there_are_five_and_one():
+def test_all_are_listed():
     assert sorted(REPRODUCTIONS) == [
         "000/figures-3.2-3.6",
         "000/figures-3.23-3.27",
         "000/figures-3.28-3.45",
         "000/figures-3.46-3.57",
         "000/figures-3.7-3.22",
+        "000/figures-5.35-5.48",
+        "000/figures-5.6-5.34",
+        "000/fine-tuned-layers",
+        "000/section-4.1",
+        "000/table-5.1",
+        "000/tables-5.2-5.3",
         "004/features",
     ]
 
