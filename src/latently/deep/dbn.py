@@ -74,7 +74,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         Weights and intercepts of the up-pass of each layer; without fine-tuning those of `layers_`.
     classes_ : ndarray of shape (n_classes,)
         If it was fitted with labels.
-    history_ : ndarray of shape (n_iter_,)
+    history_ : ndarray of shape (n_iter,)
         Mean pseudo-log-likelihood of the visible units of the layer in training in each epoch, over all
         layers, and of the last layer in fine-tuning. It is noisy.
     {attributes}

@@ -118,9 +118,9 @@ class NetworkEstimator(IterativeEstimator):
     ----------
     module_ : torch.nn.Module
         The fitted module, in evaluation mode.
-    history_ : ndarray of shape (n_iter_,)
+    history_ : ndarray of shape (n_iter,)
         The objective in each epoch, a mean over the rows while the parameters change; it is noisy.
-    losses_ : dict of ndarray of shape (n_passes_,)
+    losses_ : dict of ndarray of shape (n_passes,)
         All that is recorded of each epoch, by name; "validation loss" is that of the rows held out.
     n_iter_ : int
         Number of epochs up to the parameters that were kept.

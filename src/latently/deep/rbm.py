@@ -158,7 +158,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         b.
     intercept_hidden_ : ndarray of shape (n_components,)
         c.
-    history_ : ndarray of shape (n_iter_,)
+    history_ : ndarray of shape (n_iter,)
         Mean pseudo-log-likelihood of the rows in each epoch while the parameters change, estimated from one
         random unit of each row; with Gaussian units ln p(v | E[h | v]). It is noisy.
     {attributes}

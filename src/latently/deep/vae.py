@@ -232,7 +232,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
         Variance of x given z, in the units of X; only for the Gaussian likelihood.
     prior_ : density or None
         The fitted density of codes; None for N(0, I).
-    history_ : ndarray of shape (n_iter_,)
+    history_ : ndarray of shape (n_iter,)
         Mean ELBO of the rows in each epoch, with one draw for each row, while the parameters change; it is
         noisy.
     {attributes}

@@ -415,7 +415,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         return self._rows_of(X, _imputed, out)
 
     def row_cost(self, X, *, out=None):
-        """The cost of each row: squared error over 2 sigma2 and alpha |s|, (n_samples,)."""
+        """The cost of each row: squared error over 2 sigma2 and ``alpha |s|``, (n_samples,)."""
         return self._rows_of(X, total_costs, out)
 
     def inverse_transform(self, X):
@@ -493,7 +493,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 class NLMF(NonlinearFactorization):
     """Non-linear matrix factorisation: X ~ f(S) A + b, with a map f of sources S, and sparse S and A.
 
-    Minimises |X - f(S) A - 1 b'|^2 / (2 sigma2) + alpha |S| + beta |A|. The offset b is added after the
+    Minimises ``|X - f(S) A - 1 b'|^2 / (2 sigma2) + alpha |S| + beta |A|``. The offset b is added after the
     map, and not penalised.
 
     Parameters

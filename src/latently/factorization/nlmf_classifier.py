@@ -60,9 +60,9 @@ class LabelledCost:
 class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore[misc]  # its score is accuracy
     """Non-linear matrix factorisation with a softmax classifier on the same sources.
 
-    Minimises |X - f(S) A - 1 b'|^2 / (2 sigma2) + alpha |S| + beta |A| plus the cross-entropy of the labels
-    given v = f(S) W' + w0, plus gamma |W|. So sources describe a row and tell its class, and sources that are
-    made for a class give rows of that class (`generate`).
+    Minimises ``|X - f(S) A - 1 b'|^2 / (2 sigma2) + alpha |S| + beta |A|`` plus the cross-entropy of the
+    labels given v = f(S) W' + w0, plus ``gamma |W|``. So sources describe a row and tell its class, and
+    sources that are made for a class give rows of that class (`generate`).
 
     Parameters
     ----------
@@ -314,8 +314,8 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
     def generate_activations(self, y, *, threshold=0.99, max_iter=10000, random_state=None):
         """Sources that tell given classes.
 
-        From random sources, -ln p(class | s) + alpha |s| is decreased until the probability of the class is
-        above the threshold, or the minimum is reached.
+        From random sources, ``-ln p(class | s) + alpha |s|`` is decreased until the probability of the class
+        is above the threshold, or the minimum is reached.
 
         Parameters
         ----------
