@@ -105,8 +105,9 @@ def draw_features(result):
 
     model = _fitted(result)
     classes = model.coef_ @ model.components_
-    pictures = np.concatenate([model.components_[:30], model.offset_[None], classes[:9]])
-    labels = [""] * 30 + ["offset"] + [f"W {c}" for c in range(9)]
+    components = model.components_[:30]
+    pictures = np.concatenate([components, model.offset_[None], classes[:9]])
+    labels = [""] * len(components) + ["offset"] + [f"W {c}" for c in range(9)]
     title = "Components, offset, and coefficients of classes 0 to 8 as images"
     return image_grid(pictures, IMAGE_SHAPE, scale="single", labels=labels, title=title)
 

@@ -15,6 +15,7 @@ from latently.backend.namespace import to_numpy
 from latently.estimators import em
 from latently.estimators.checks import check_number
 from latently.estimators.labels import UNLABELLED
+from latently.estimators.messages import unchanged_on_failure
 from latently.mixture.base import MixtureEstimator
 
 _MOST_UNLABELLED = 3.0  # times the weight of labelled rows that unlabelled ones have at most, by default
@@ -38,12 +39,14 @@ def fit(self, X, y=None, sample_weight=None):
     self
     """
     _require_labels(self, y)
-    self._borrowing = getattr(self, "shrinkage", None)
-    MixtureEstimator.fit(self, X, y, sample_weight)
-    self._start_rejecting()
-    if self._learn_temperature(X, y, sample_weight):
-        self._borrowing = None
+    with unchanged_on_failure(self):
+        self._borrowing = getattr(self, "shrinkage", None)
         MixtureEstimator.fit(self, X, y, sample_weight)
+        self._start_rejecting()
+        if self._learn_temperature(X, y, sample_weight):
+            self._borrowing = None
+            MixtureEstimator.fit(self, X, y, sample_weight)
+        del self._borrowing
     return self
 
 
