@@ -18,7 +18,6 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin, clone
-from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -173,10 +172,12 @@ class DensityClassifier(ClassifierMixin):
 
     # -- temperature --------------------------------------------------------------------------------
 
-    def _learn_temperature(self, X, y, sample_weight):
+    def _learn_temperature(self, rows, codes, weight):
         """Set `temperature_`, with "auto" by fits without one fold of the labelled rows each.
 
-        Returns whether rows held out are more probable if classes borrow none, where that is to be decided.
+        `rows` are an array in main memory, else there is nothing to learn: files, streams and devices have
+        rows enough. `codes` are the classes, -1 for unlabelled rows. Returns whether rows held out are more
+        probable if classes borrow none, where that is to be decided.
         """
         self.temperature_ = 1.0
         if self.temperature is None:
@@ -184,18 +185,19 @@ class DensityClassifier(ClassifierMixin):
         if not isinstance(self.temperature, str):
             self.temperature_ = float(self.temperature)
             return False
-        if not isinstance(X, (np.ndarray, list, tuple)) and not hasattr(X, "iloc"):
-            return False  # files, streams and devices have rows enough
-        codes = self._encoded(y, len(X), self.classes_)
-        weight = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        if not isinstance(rows, np.ndarray):
+            return False
+        counted = np.ones(len(rows)) if weight is None else weight
+        told = (counted > 0) & (np.any(~np.isnan(rows), axis=1) | (codes != UNLABELLED))
+        rows, codes, weight = rows[told], codes[told], None if weight is None else weight[told]
         known = codes != UNLABELLED
-        counts = np.bincount(codes[known], weight[known], minlength=len(self.classes_))
-        if counts.mean() >= _FEW or counts.max() < 2 or len(counts) < 2:
+        sizes = np.bincount(codes[known], counted[told][known], minlength=len(self.classes_))
+        if sizes.mean() >= _FEW or sizes.max() < 2 or len(sizes) < 2:
             return False
-        loss, self.temperature_ = self._learnt(X, codes, sample_weight)
-        if counts.mean() < _SOME or not self._borrows_by_itself():
+        loss, self.temperature_ = self._learnt(rows, codes, weight)
+        if sizes.mean() < _SOME or not self._borrows_by_itself():
             return False
-        other, temperature = self._learnt(X, codes, sample_weight, shrinkage=None)
+        other, temperature = self._learnt(rows, codes, weight, shrinkage=None)
         if other < loss:
             self.temperature_ = temperature
         return other < loss
@@ -204,29 +206,27 @@ class DensityClassifier(ClassifierMixin):
         """Whether classes borrow rows, by an amount that the user has not given."""
         return False
 
-    def _learnt(self, X, codes, sample_weight, **changes):
+    def _learnt(self, rows, codes, given, **changes):
         """The log loss of rows held out of fits to the others, and the temperature that minimises it."""
-        X, y = np.asarray(X) if isinstance(X, (list, tuple)) else X, self.classes_[codes]
-        weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        y = self.classes_[codes]
         if np.any(codes == UNLABELLED):
             y = y.astype(object)
             y[codes == UNLABELLED] = UNLABELLED
-        folds = _folds(X, codes, weight)
+        weight = np.ones(len(y)) if given is None else given
+        folds = _folds(rows, codes, weight)
         own = self.get_params(deep=False)
         brief = {name: value for name, value in _BRIEF.items() if name in own}
         model = clone(self).set_params(temperature=None, **brief, **changes)
         held_out, told, counted = [], [], []
         for fold in range(_FOLDS):
-            others = (folds == fold) & (weight > 0)
+            others = folds == fold
             if not others.any():
                 continue
-            seen = np.flatnonzero(folds != fold)
-            given = None if sample_weight is None else weight[seen]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 try:
-                    model.fit(_safe_indexing(X, seen), y[seen], sample_weight=given)
-                    joint = model._class_log_joint(_safe_indexing(X, np.flatnonzero(others)))
+                    model.fit(rows[~others], y[~others], None if given is None else given[~others])
+                    joint = model._class_log_joint(rows[others])
                 except (ValueError, ArithmeticError):  # fewer rows than the model needs
                     continue
             if len(model.classes_) < len(self.classes_):
@@ -257,14 +257,13 @@ class DensityClassifier(ClassifierMixin):
         self.reject_below_ = -np.inf if threshold is None else threshold
 
 
-def _folds(X, codes, weight):
+def _folds(rows, codes, weight):
     """(n,) the fold of each row, -1 for unlabelled ones and for classes of one row.
 
     It depends on the rows alone, not on their order or on whether they are weighted or repeated: rows of a
     class are assigned in the order of their projections on a fixed direction, equal ones together.
     """
-    rows = X.to_numpy(dtype=np.float64, na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X, np.float64)
-    rows = np.where(np.isnan(rows), 0.0, rows)
+    rows = np.where(np.isnan(rows), 0.0, rows.astype(np.float64))
     mean = np.average(rows, axis=0, weights=weight)
     unit = np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=weight))
     scaled = (rows - mean) / np.where(unit > 0, unit, 1.0)

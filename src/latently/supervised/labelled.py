@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import to_numpy
+from latently.backend.namespace import is_numpy, namespace, to_numpy
 from latently.estimators import em
 from latently.estimators.checks import check_number
 from latently.estimators.labels import UNLABELLED
-from latently.estimators.messages import unchanged_on_failure
 from latently.mixture.base import MixtureEstimator
 
 _MOST_UNLABELLED = 3.0  # times the weight of labelled rows that unlabelled ones have at most, by default
@@ -39,14 +38,8 @@ def fit(self, X, y=None, sample_weight=None):
     self
     """
     _require_labels(self, y)
-    with unchanged_on_failure(self):
-        self._borrowing = getattr(self, "shrinkage", None)
-        MixtureEstimator.fit(self, X, y, sample_weight)
-        self._start_rejecting()
-        if self._learn_temperature(X, y, sample_weight):
-            self._borrowing = None
-            MixtureEstimator.fit(self, X, y, sample_weight)
-        del self._borrowing
+    MixtureEstimator.fit(self, X, y, sample_weight)
+    self._start_rejecting()
     return self
 
 
@@ -101,6 +94,16 @@ def allowed_classes(self, y, n_rows, *, reset):
     return None if of_class.all() else of_class
 
 
+def learn_temperature(self, data):
+    """As the classifier learns it, from the rows of a fit; whether classes are to borrow nothing."""
+    allowed, weight = data.field("allowed"), data.field("weight")
+    if allowed is None or not data.in_memory or not is_numpy(data.X):
+        return self._learn_temperature(None, None, None)
+    of_class = allowed[:, :: allowed.shape[1] // len(self.classes_)]
+    codes = np.where(of_class.all(axis=1), UNLABELLED, np.argmax(of_class, axis=1))
+    return self._learn_temperature(data.X, codes, weight)
+
+
 def lightened(self, data):
     """The rows with unlabelled ones counted as `unlabelled_weight` says."""
     allowed = data.field("allowed")
@@ -111,15 +114,18 @@ def lightened(self, data):
         return data
     weight = data.field("weight")
     weight = np.ones(len(unlabelled)) if weight is None else to_numpy(weight)
+    told = weight > 0
+    if data.in_memory and unlabelled.any():
+        told &= ~unlabelled | to_numpy(~namespace(data.X).all(namespace(data.X).isnan(data.X), axis=1))
     if isinstance(self.unlabelled_weight, str):
         if self.prior is None:  # maximum likelihood
             return data
-        total = weight[unlabelled].sum()
+        total = weight[unlabelled & told].sum()
         share = min(1.0, _MOST_UNLABELLED * weight[~unlabelled].sum() / total) if total > 0 else 1.0
     else:
         share = float(self.unlabelled_weight)
     lighter = data.with_field("weight", np.where(unlabelled, share * weight, weight))
-    lighter.given = len(weight), float(weight.sum())
+    lighter.given = int(told.sum()), float(weight[told].sum())
     return lighter
 
 

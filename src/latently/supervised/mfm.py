@@ -360,6 +360,7 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
             raise ValueError("batch_size needs a discriminative_weight of at most 1")
 
     def _fit(self, data):
+        labelled.learn_temperature(self, data)
         super()._fit(labelled.lightened(self, data))
 
     _prior = labelled.prior

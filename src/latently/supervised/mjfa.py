@@ -272,28 +272,29 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         return self.shrinkage == "auto" and self.prior is not None
 
     def _fit(self, data):
-        super()._fit(self._with_borrowed(labelled.lightened(self, data)))
+        amount = None if labelled.learn_temperature(self, data) else self.shrinkage
+        super()._fit(self._with_borrowed(labelled.lightened(self, data), amount))
 
-    def _with_borrowed(self, data):
+    def _with_borrowed(self, data, amount):
         """The rows, and those that classes borrow from one another."""
         C, K = labelled.n_classes(self), self.n_components
-        amount = self._borrowing
         if amount in (None, 0) or (amount == "auto" and self.prior is None):
             return data
         if C < 2 or not data.in_memory or is_sparse(data.X):
             return data
         X, allowed, weight = to_numpy(data.X), to_numpy(data.field("allowed")), data.field("weight")
         weight = np.ones(len(X)) if weight is None else to_numpy(weight)
-        known = ~allowed.all(axis=1)
+        known = ~allowed.all(axis=1) & (weight > 0)
         codes = np.argmax(allowed[known, ::K], axis=1)
         rows = np.asarray(X[known], dtype=np.float64)
-        unlabelled = float(weight[~known].sum())
+        told = (weight > 0) & (known | ~np.isnan(X).all(axis=1))
+        unlabelled = float(weight[told & ~known].sum())
         lent = borrowed_rows(rows, codes, weight[known], C, amount, unlabelled=unlabelled, axes=K == 1)
         if lent is None:
             return data
         of_class = np.repeat(lent.codes[:, None] == np.arange(C), K, axis=1)
         more = Data(like(np.concatenate([X, lent.X]), data.X))
-        more.given = data.given or (len(X), float(weight.sum()))
+        more.given = data.given or (int(told.sum()), float(weight[told].sum()))
         return more.with_field("allowed", np.concatenate([allowed, of_class])).with_field(
             "weight", np.concatenate([weight, lent.weight])
         )

@@ -140,11 +140,11 @@ class PerClass(DensityClassifier, Estimator):
             codes = self._encoded(y, len(rows))
             weight = None if sample_weight is None else check_weights(sample_weight, len(rows))
             self.class_prior_ = self._prior(np.bincount(codes, weight))
-            self.densities_ = self._fitted(rows, codes, weight, self._borrowed(rows, codes, weight))
-            self._warn_of_few_rows(np.bincount(codes))
+            alone = self._learn_temperature(rows, codes, weight)
+            lent = None if alone else self._borrowed(rows, codes, weight)
+            self.densities_ = self._fitted(rows, codes, weight, lent)
+            self._warn_of_few_rows(np.bincount(codes, None if weight is None else weight > 0))
             self._start_rejecting()
-            if self._learn_temperature(X, y, sample_weight):
-                self.densities_ = self._fitted(rows, codes, weight, None)
         return self
 
     def _fitted(self, rows, codes, weight, lent):
@@ -164,7 +164,9 @@ class PerClass(DensityClassifier, Estimator):
         if none or not has_fit_parameter(self.density, "sample_weight"):
             return None
         X = np.asarray(to_numpy(rows), dtype=np.float64)
-        weight = np.ones(len(X)) if weight is None else weight
+        if weight is None:
+            weight = np.ones(len(X))
+        X, codes, weight = X[weight > 0], codes[weight > 0], weight[weight > 0]
         single = isinstance(self.density, _GAUSSIAN) and getattr(self.density, "n_components", 1) == 1
         return borrowed_rows(X, codes, weight, len(self.classes_), self.shrinkage, axes=single)
 
@@ -181,7 +183,7 @@ class PerClass(DensityClassifier, Estimator):
         if not few:
             return
         listed = ", ".join(
-            f"class {self.classes_.tolist()[code]!r} has {counts[code]} rows and needs {needs[code]}"
+            f"class {self.classes_.tolist()[code]!r} has {int(counts[code])} rows and needs {needs[code]}"
             for code in few[:3]
         )
         more = f", and {len(few) - 3} more" if len(few) > 3 else ""
