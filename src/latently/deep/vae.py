@@ -347,6 +347,11 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
         """Networks of the user may have dropout."""
         return self.encoder is None and self.decoder is None
 
+    @property
+    def static_steps(self):  # type: ignore[override]
+        """Networks of the user may do anything."""
+        return self.encoder is None and self.decoder is None
+
     def _losses(self, module, batch):
         X = batch.X
         if self.binarize:
