@@ -1,18 +1,21 @@
 """Replayed steps: the same results as plain ones, and no step that a CUDA graph could not hold."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from latently.deep import DBN, RBM, VAE
 from latently.training.generators import Generators
-from latently.training.graphs import Steps
+from latently.training.graphs import Recorder, Steps, recorder
 from latently.training.modules import module_arrays
 from tests.training.helpers import NoisyAutoencoder
 from tests.training.replays import FakeRecorder, NoHostReads, replaying
 
 
-@pytest.mark.parametrize(("n", "n_recorded", "n_replayed"), [(120, 3, 9), (127, 6, 6), (20, 0, 0)])
+@pytest.mark.parametrize(("n", "n_recorded", "n_replayed"), [(120, 3, 9), (126, 6, 6), (20, 0, 0)])
 def test_replayed_training_equals_the_plain_one(monkeypatch, n, n_recorded, n_replayed):
     """Batches of one size (4 of 30), of two (31 and 32), and so few that none comes again."""
     X = np.random.default_rng(0).normal(size=(n, 5))
@@ -85,3 +88,68 @@ def test_reading_a_tensor_is_noticed():
         total = torch.ones(3).sum()
         with pytest.raises(RuntimeError, match="host wait"):
             bool(total > 0)
+
+
+class FakeGraph:
+    """A CUDA graph that notes what it is told, and replays by calling again."""
+
+    def __init__(self):
+        self.shares, self.generator, self.is_open = None, None, False
+
+    def register_generator_state(self, generator):
+        self.generator = generator
+
+    def capture_begin(self, pool=None, capture_error_mode="global"):
+        self.shares, self.is_open = pool, True
+
+    def capture_end(self):
+        self.is_open = False
+
+    def pool(self):
+        return self if self.shares is None else self.shares
+
+    def replay(self):
+        assert not self.is_open
+
+
+@pytest.fixture
+def fake_cuda(monkeypatch):
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+
+
+def test_graphs_share_memory_and_live_for_an_epoch(fake_cuda):
+    module = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.Adam(module.parameters(), fused=True)
+    records = Recorder(torch.Generator(), optimizer)
+    told, graphs = [], []
+
+    def call():
+        told.append(optimizer.param_groups[0]["capturable"])
+        return {"loss": len(told)}
+
+    for _ in range(3):
+        with records.epoch():
+            for _ in range(2):
+                assert records.recorded(call)() == {"loss": len(told)}
+                graphs.append(records._graphs[-1])
+        assert records._graphs == graphs[-2:]  # those of earlier epochs are gone
+    assert told == [True] * 6 and not optimizer.param_groups[0]["capturable"]
+    assert {graph.pool() for graph in graphs} == {graphs[0]}
+    assert {graph.generator for graph in graphs} == {records.generator}
+
+
+def test_recording_that_fails_is_ended(fake_cuda, monkeypatch):
+    graph = FakeGraph()
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: graph)
+    records = Recorder(torch.Generator(), None)
+    with pytest.raises(ZeroDivisionError), records.epoch():
+        records.recorded(lambda: 1 / 0)
+    assert graph.shares is None and not graph.is_open and records._graphs == []
+
+
+def test_only_gpus_record():
+    assert recorder(torch.Generator("cpu"), None) is None
