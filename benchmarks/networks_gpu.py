@@ -25,6 +25,8 @@ import time
 import traceback
 import warnings
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -168,11 +170,13 @@ def rate(data, told, note, minutes):
     for n_threads, name in ((1, "one CPU thread"), (2, "two CPU threads")):  # one tells whether two help
         with cpu_threads(n_threads):
             epochs(name, *on_cpu)
-    of = lambda model, way: told[f"{model}, seconds of an epoch, {way}"]
-    for way in ("replayed", "plain"):
-        cpu, device = (of("DBN", name) for name in ("two CPU threads", way))
-        measure(f"DBN, two CPU threads / {way}", lambda: {part: cpu[part] / device[part] for part in cpu})
-        measure(f"VAE, two CPU threads / {way}", lambda: of("VAE", "two CPU threads") / of("VAE", way))
+
+    def ratio(model, way):
+        cpu, device = (told[f"{model}, seconds of an epoch, {name}"] for name in ("two CPU threads", way))
+        return {part: cpu[part] / device[part] for part in cpu} if model == "DBN" else cpu / device
+
+    for model, way in product(("DBN", "VAE"), ("replayed", "plain")):
+        measure(f"{model}, two CPU threads / {way}", partial(ratio, model, way))
     if data.device == "cuda":
         measure(
             "DBN, ms and numbers of kernels, an epoch of 5000 rows of each layer and of up-down",
