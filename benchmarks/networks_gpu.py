@@ -96,7 +96,13 @@ def cpu_threads(n):
 
 
 def net(**options):
-    settings = {"batch_size": 100, "random_state": 0, "learning_rate": 0.1, "weight_decay": 2e-4}
+    settings = {
+        "n_gibbs": 1,
+        "batch_size": 100,
+        "random_state": 0,
+        "learning_rate": 0.1,
+        "weight_decay": 2e-4,
+    }
     return DBN(SIZES, **settings | options)
 
 

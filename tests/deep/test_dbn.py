@@ -83,7 +83,7 @@ def test_sampled_bound_agrees_with_the_exact_one(monkeypatch):
 
 def test_tied_start_keeps_the_density_and_training_above_raises_the_bound():
     X, _ = labelled_rows()
-    first = RBM(4, max_iter=15, batch_size=10, random_state=0).fit(X)
+    first = RBM(4, n_gibbs=5, max_iter=15, batch_size=10, random_state=0).fit(X)
     tied = RBM.from_parameters(
         components=first.components_.T,
         intercept_visible=first.intercept_hidden_,

@@ -61,6 +61,9 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         Epochs of up-down training after the layers.
     fine_tune_learning_rate : float, default=0.05
         Step size of the up-down training.
+    n_gibbs : int, default=5
+        Number k of Gibbs steps from the rows (CD-k), or of the persistent chains, for each update. One step
+        is faster and enough for `predict`, but `generate` and `sample` then leave the rows' modes.
     max_iter : int, default=20
         Number of epochs of each layer.
     {options}
@@ -94,6 +97,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
     tied_start: bool = option(default=True, check=check_flag)
     fine_tune: int = option(default=0, check=check_integer, least=0)
     fine_tune_learning_rate: float = option(default=0.05, check=check_number, least=0)
+    n_gibbs: int = option(default=5, check=check_integer, least=1)
 
     @classmethod
     def from_layers(cls, *layers, classes=None, **options):
