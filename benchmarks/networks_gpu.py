@@ -7,9 +7,10 @@
 
 rate: seconds of an epoch with replayed steps (CUDA graphs), with plain ones and on two CPU threads of the
 same machine, and whether replayed and plain training agree. dbn: as many epochs as fit the time, with
-learning rates that fall and more Gibbs steps towards the end; test errors and bounds of ln p on the way, and
-the share of generated digits that a support vector machine takes for what they were asked to be. vae: ln p by
-importance sampling, with a normal and a mixture prior. Without --only all three, in this order.
+learning rates that fall and more Gibbs steps towards the end, their scale and the weight decay chosen by rows
+held out; test errors and bounds of ln p on the way, and the share of generated digits that a support vector
+machine takes for what they were asked to be. vae: ln p by importance sampling, with a normal and a mixture
+prior. Without --only all three, in this order.
 
 Results are printed as JSON after every part of a measurement, and written to FOLDER/networks_gpu_<part>.json;
 generated digits and samples are written as .npz. A part that fails is noted, and the next one follows.
@@ -25,6 +26,7 @@ import time
 import traceback
 import warnings
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -53,6 +55,11 @@ FINE_TUNING = (  # Gibbs steps (those of Hinton, Osindero and Teh), learning rat
     (10, 0.005, 0.20),
     (10, 0.002, 0.15),
     (10, 0.0005, 0.10),
+)
+UP_DOWN = (  # weight decay of up-down training, and a factor of the learning rates above
+    (2e-4, 1.0),
+    (0.0, 1.0),
+    (0.0, 3.0),
 )
 
 
@@ -209,7 +216,10 @@ def kernels(call):
 
 
 def dbn(data, told, note, minutes):
-    """The layers, then up-down training in phases; each goes on from the parameters of the one before."""
+    """The layers, then up-down training in phases; each goes on from the parameters of the one before.
+
+    How up-down learns is chosen by rows held out of the training rows.
+    """
     X, y, budget = (
         data.X,
         data.y,
@@ -218,6 +228,8 @@ def dbn(data, told, note, minutes):
     seconds(lambda: net(max_iter=1, fine_tune=1).fit(X[:1000], y[:1000]))  # warms up
     few = min(len(X), 10000)
     epoch = max(seconds(lambda: net(max_iter=1, fine_tune=1).fit(X[:few], y[:few]))[0], 1e-3) * len(X) / few
+    told["choices"], decay, factor = chosen(data, 0.2 * budget, epoch)
+    note()
     n_greedy = int(np.clip(0.25 * budget / epoch, 1, 50))
     model = net(max_iter=n_greedy, fine_tune=1)
     spent, _ = seconds(lambda: model.fit(X, y))
@@ -225,7 +237,11 @@ def dbn(data, told, note, minutes):
     note()
     for number, (n_gibbs, learning_rate, share) in enumerate(FINE_TUNING):
         share *= (budget - data.elapsed()) / sum(others for _, _, others in FINE_TUNING[number:])
-        options = {"n_gibbs": n_gibbs, "fine_tune_learning_rate": learning_rate}
+        options = {
+            "n_gibbs": n_gibbs,
+            "fine_tune_learning_rate": factor * learning_rate,
+            "weight_decay": decay,
+        }
         model.set_params(max_iter=0, fine_tune=1, warm_start=True, **options)
         one, _ = seconds(lambda: model.fit(X, y))
         n = max(int(share / one) - 1, 1)
@@ -248,6 +264,26 @@ def dbn(data, told, note, minutes):
     told["generated digits taken for what was asked"] = float(np.mean(judge.predict(made) == wanted))
     note()
     return {"generated": made.astype(np.float32), "labels": wanted}
+
+
+def chosen(data, budget, epoch):
+    """Errors of short trainings on five sixths of the rows; the weight decay and factor of the best."""
+    n_rows = 5 * len(data.X) // 6
+    X, y = data.X[:n_rows], data.y[:n_rows]
+    held_out, its_y = data.X[n_rows:], data.y[n_rows:]
+    n = max(int(1.2 * budget / epoch / (1 + 0.5 * len(UP_DOWN))), 5)  # up-down is about half of an epoch
+    layers = net(max_iter=n, fine_tune=1).fit(X, y)
+    found = []
+    for decay, factor in UP_DOWN:
+        model = deepcopy(layers).set_params(max_iter=0, warm_start=True, n_gibbs=3, weight_decay=decay)
+        for rate, n_epochs in ((0.02 * factor, n - n // 5), (0.002 * factor, n // 5)):
+            model.set_params(fine_tune=n_epochs, fine_tune_learning_rate=rate).fit(X, y)
+        errors = 1 - model.score(held_out, its_y), 1 - model.score(X[:10000], y[:10000])
+        names = ("weight decay", "factor", "epochs", "error of held-out rows", "of training rows")
+        found.append(dict(zip(names, (decay, factor, n, *errors), strict=True)))
+        print(found[-1], flush=True)
+    best = min(found, key=lambda one: one["error of held-out rows"])
+    return found, best["weight decay"], best["factor"]
 
 
 def measured(model, data, spent, options):
