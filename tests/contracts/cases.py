@@ -332,8 +332,8 @@ def from_source(source):
 
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
-# One of each kind of fit. Rows, seeds and files of all estimators are read by the same functions, so that what
-# only these functions do is asked of these.
+# One of each kind of fit. Rows, seeds and files of all estimators are read by the same functions: what only
+# these functions do is asked of few cases.
 KINDS = (
     *("GaussianMixture", "MFA-holes", "MJFAClassifier", "PerClass-Gaussian", "NMF", "NLMFClassifier", "BNMF"),
     *("PCA", "DMFA", "RBM"),

@@ -273,6 +273,17 @@ def test_saved_and_loaded_models_say_the_same(case, named, tmp_path):
     assert_equal(state(case.fit(X, y, to=again)), state(model))
 
 
+@having("save", options=("checkpoint",))
+def test_files_do_not_say_where_a_fit_writes(case, tmp_path):
+    model = copy.deepcopy(fitted(case)).set_params(checkpoint=tmp_path / "here")
+    model.save(tmp_path / "model.latently")
+    assert b'checkpoint"' not in (tmp_path / "model.latently").read_bytes()
+    header, arrays = io.read(tmp_path / "model.latently")
+    header["hyper_parameters"]["checkpoint"] = str(tmp_path / "planted")
+    io.write(tmp_path / "model.latently", header, arrays)
+    assert latently.load(tmp_path / "model.latently").checkpoint is None
+
+
 @having("save")
 def test_files_that_hold_something_else_are_refused(case, tmp_path):
     path = tmp_path / "model.latently"
