@@ -104,9 +104,9 @@ REPRODUCTION = Reproduction(
         attempt at the published number, which a full training would have to be compared with;
         benchmarks/networks_gpu.py does that on a GPU.""",
         """With the mixture prior ln p of the same test rows rises, but the ELBO falls. On the digits of
-        scikit-learn the mixture overfits the one draw of each row that it is fitted to: its mean log density is -10.78 for
-        these, -11.92 for other draws of the same rows, and that of N(0, I) -11.43. Here this was not
-        looked at.""",
+        scikit-learn the mixture overfits the one draw of each row that it is fitted to: its mean log density
+        is -10.78 for these, -11.92 for other draws of the same rows, and that of N(0, I) -11.43. Here this was
+        not looked at.""",
     ),
     figures={"-samples": draw_samples},
 )
