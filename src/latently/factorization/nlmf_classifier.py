@@ -216,7 +216,7 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         """The minimum over coefficients, the sources being given."""
         sweeps = replace(sweeps, n_classes=len(self.classes_))
         layer = self._with_starting_coef(Layer(self.components_, self.offset_))
-        self._keep(self._regression().solved(sweeps.over_sources(sources), layer))
+        self._keep(self._regression().solved(sweeps.over_features(sources), layer))
 
     def _warn_without_minimum(self):
         if self.session == "dual" or self.beta == 0:
@@ -242,7 +242,7 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
             if hasattr(self, "coef_")
             else (self._with_starting_coef(layer))
         )
-        over = replace(sweeps, n_classes=len(self.classes_)).over_sources(state)
+        over = replace(sweeps, n_classes=len(self.classes_)).over_features(state)
         found = self._regression().stepped(over, before)
         share = 1.0 if self.n_iter_ == 0 else (self.n_iter_ + self.learning_offset) ** -self.learning_decay
         coef = before.coef + share * (found.coef - before.coef)
@@ -361,7 +361,7 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
 
     def _regression(self):
         positive = self.constraint != "unconstrained" and self.session == "joint"
-        return Regression(self._terms().mapping, float(self.gamma), positive)
+        return Regression(float(self.gamma), positive)
 
     def _keep(self, layer):
         super()._keep(layer)
