@@ -376,8 +376,8 @@ def _held_back(
         free = free & ~stopped
         gradient = xp.where(free, gradient, 0.0)
         index = xp.nonzero(concerned)[0]
-        theirs = [xp.take(array, index, axis=0) for array in (side, gradient, free)]
-        again = _newton(rows.take(index), here.take(index), *theirs, inner)
+        their_side, left, own = (xp.take(array, index, axis=0) for array in (side, gradient, free))
+        again = _newton(rows.take(index), here.take(index), their_side, left, own, inner)
         every = xp.clip(xp.cumulative_sum(xp.astype(concerned, xp.int64)) - 1, min=0)
         step = xp.where(concerned[:, None], xp.take(again, every, axis=0), step)
     return step, gradient, free

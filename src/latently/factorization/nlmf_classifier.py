@@ -83,30 +83,17 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    components_ : ndarray of shape (n_components, n_features)
-        A. No scale is normalised.
-    offset_ : ndarray of shape (n_features,)
-        b.
     coef_ : ndarray of shape (n_classes, n_components)
         W, for two classes too; not negative for the constraints "non_negative" and "semi" in a joint session.
     intercept_ : ndarray of shape (n_classes,)
         w0.
-    activations_ : ndarray of shape (n_samples, n_components)
-        S of the fitted rows, which knows their labels; not saved.
     history_ : ndarray of shape (n_sweeps,)
         Weighted cost after every sweep; it never increases. In a dual session that of the factorisation.
     history_parts_ : ndarray of shape (n_sweeps, 2)
         The same in two parts: of the rows with the penalties on sources and components, and of the classifier
         with that on coefficients; not saved.
     reject_below_ : float
-    n_iter_ : int
-        Number of sweeps.
-    n_passes_ : int
-        Passes over the rows, including those of rejected steps.
-    converged_ : bool
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        If X had string column names.
+    {attributes}
 
     Examples
     --------
@@ -244,7 +231,7 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         )
         over = replace(sweeps, n_classes=len(self.classes_)).over_features(state)
         found = self._regression().stepped(over, before)
-        share = 1.0 if self.n_iter_ == 0 else (self.n_iter_ + self.learning_offset) ** -self.learning_decay
+        share = 1.0 if self.n_iter_ == 0 else self._share()
         coef = before.coef + share * (found.coef - before.coef)
         intercept = before.intercept + share * (found.intercept - before.intercept)
         return replace(before, coef=coef, intercept=intercept)
