@@ -298,6 +298,13 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         )
         return LabelledCost(*parts, sum(parts))
 
+    def class_features(self):
+        """What each class looks for in a row: its coefficients propagated to features, W A (n_classes,
+        n_features).
+        """
+        check_is_fitted(self)
+        return self.coef_ @ self.components_
+
     def generate_activations(self, y, *, threshold=0.99, max_iter=10000, random_state=None):
         """Sources that tell given classes.
 
