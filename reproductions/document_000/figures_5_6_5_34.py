@@ -8,7 +8,16 @@ import numpy as np
 
 from latently.factorization import PCA
 from latently.metrics import mean_sparsity_index
-from reproductions.document_000._layers import ABOUT, COLUMNS, REBUILT, WRONG, Setting, digits, layer, measured
+from reproductions.document_000._layers import (
+    ABOUT,
+    COLUMNS,
+    REBUILT,
+    WRONG,
+    Setting,
+    digits,
+    layer,
+    measured,
+)
 from reproductions.framework import Reproduction
 
 NON_NEGATIVE = Setting(50, mapping="ratio", constraint="non_negative")
@@ -109,7 +118,7 @@ def draw_curves(result):
 
 
 def draw_convergence(result):
-    """As Figs. 5.1 and 5.2: both parts of the cost after every sweep, for the numbers of units of Fig. 5.6."""
+    """As Figs. 5.1 and 5.2: both parts of the cost after every sweep, for Fig. 5.6."""
     from matplotlib.figure import Figure
 
     settings = result.settings
@@ -155,7 +164,7 @@ REPRODUCTION = Reproduction(
         "most_values": 9,
         "per_class": 300,
         "n_test": 2000,
-        "sweeps": 40,
+        "sweeps": 20,
         "shrink": 1,
     },
     quick_settings={

@@ -22,6 +22,7 @@ from latently.distributions.nonlinear import Layer, Terms, inside, powered, sour
 _HALVINGS = 40
 _RIDGE = 1e-4  # classes share a direction along which the cross-entropy does not change, only the penalty
 _SOLVED = 1e-13
+_STEPS, _LITTLE = 8, 0.01  # most Newton steps of a sweep, and the relative gain after which no more follow
 _INNER, _INNER_STEPS = 1e-3, 100  # how closely the model is minimised, relative to the last gain
 _GROWTH, _SLOW = 1.3, 1e-7  # of steps in generation, and the relative gain below which they are too slow
 
@@ -59,9 +60,16 @@ class Regression:
             tolerance = max(_INNER * min(gain / max(cost, 1e-300), 1.0), 0.1 * _SOLVED)
         return layer
 
-    def stepped(self, sweep: Any, layer: Layer) -> Layer:
-        """One Newton step with the blocks of the Hessian."""
-        return self._stepped(sweep, layer, _INNER, whole=False)[0]
+    def stepped(self, sweep: Any, layer: Layer, most_steps: int = _STEPS) -> Layer:
+        """Newton steps with the blocks of the Hessian, one if it gains little.
+
+        The cross-entropy may be a small part of a cost that stops falling while labels are hardly fitted.
+        """
+        for _ in range(most_steps):
+            layer, gain, cost = self._stepped(sweep, layer, _INNER, whole=False)
+            if gain <= _LITTLE * cost:
+                break
+        return layer
 
     def _stepped(self, sweep: Any, layer: Layer, tolerance: float, whole: bool) -> tuple[Layer, float, float]:
         """Coefficients after a step, what it gained, and the cost before."""

@@ -230,7 +230,7 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
             else (self._with_starting_coef(layer))
         )
         over = replace(sweeps, n_classes=len(self.classes_)).over_features(state)
-        found = self._regression().stepped(over, before)
+        found = self._regression().stepped(over, before, most_steps=1)
         share = 1.0 if self.n_iter_ == 0 else self._share()
         coef = before.coef + share * (found.coef - before.coef)
         intercept = before.intercept + share * (found.intercept - before.intercept)
