@@ -98,6 +98,7 @@ class _At:
     """The objective at some U."""
 
     U: Array  # (n, r)
+    S: Array | None  # (n, r): f^-1(U), where a penalty depends on it
     cost: Array  # (n,)
     size: Array  # (n,): of the terms of the cost, which its rounding is relative to
     slope: Array  # (n, r): gradient without the penalty
@@ -105,7 +106,7 @@ class _At:
 
     def take(self, index: Array) -> _At:
         xp = namespace(self.U)
-        parts = (self.U, self.cost, self.size, self.slope, self.probability)
+        parts = (self.U, self.S, self.cost, self.size, self.slope, self.probability)
         return _At(*(None if part is None else xp.take(part, index, axis=0) for part in parts))
 
 
@@ -128,30 +129,42 @@ def minimised(
 
     `inner` is what conjugate gradients leave of the squared residual of the Newton equations.
     """
+    return minimised_from(rows, U, None, tolerance=tolerance, most_steps=most_steps, inner=inner)[0]
+
+
+def minimised_from(
+    rows: Rows, U: Array, S: Array | None, *, tolerance: float, most_steps: int, inner: float
+) -> tuple[Array, Array | None]:
+    """The same, and f^-1(U) where a penalty has needed it. S is that of the start, if it is known."""
     xp = namespace(U)
     n = U.shape[0]
     U = xp.clip(U, rows.shape.lower, rows.shape.upper) if _bounded(rows.shape) else U
     if n == 0:
-        return U
-    here, left = _at(rows, U), xp.arange(n, device=device(U))
+        return U, None
+    here, left = _at(rows, U, S), xp.arange(n, device=device(U))
     ended: list[Array] = []
+    sources: list[Array | None] = []
     places: list[Array] = []
+
+    def end(at: _At, where: Array) -> None:
+        ended.append(at.U)
+        sources.append(at.S)
+        places.append(where)
+
     for _ in range(most_steps):
         side, gradient, free = _faces(rows.shape, here)
         if rows.inverse is not None and rows.gram.ndim == 2:  # a bound of the gain tells who is there already
             bound = squares(gradient, gradient @ rows.inverse)
             there = bound <= tolerance * xp.clip(here.cost, min=0.0) + _ROUNDING * here.size
             if bool(xp.all(there)):
-                ended.append(here.U)
-                places.append(left)
+                end(here, left)
                 break
         step, gradient, free = _held_back(rows, here, side, gradient, free, inner)
         gain = -squares(gradient, step)
         near = gain <= tolerance * xp.clip(here.cost, min=0.0) + _ROUNDING * here.size
         if bool(xp.any(near)):
             done, going = xp.nonzero(near)[0], xp.nonzero(~near)[0]
-            ended.append(xp.take(here.U, done, axis=0))
-            places.append(xp.take(left, done, axis=0))
+            end(here.take(done), xp.take(left, done, axis=0))
             if going.shape[0] == 0:
                 break
             rows, here, left = rows.take(going), here.take(going), xp.take(left, going, axis=0)
@@ -170,15 +183,19 @@ def minimised(
                 gone = xp.zeros_like(stuck)
                 gone = _scattered(gone, lost, index)
                 done, going = xp.nonzero(gone)[0], xp.nonzero(~gone)[0]
-                ended.append(xp.take(here.U, done, axis=0))
-                places.append(xp.take(left, done, axis=0))
+                end(here.take(done), xp.take(left, done, axis=0))
                 if going.shape[0] == 0:
                     break
                 rows, here, left = rows.take(going), here.take(going), xp.take(left, going, axis=0)
     else:
-        ended.append(here.U)
-        places.append(left)
-    return xp.take(xp.concat(ended), xp.argsort(xp.concat(places)), axis=0)
+        end(here, left)
+    if len(ended) == 1:
+        return ended[0], sources[0]
+    order = xp.argsort(xp.concat(places))
+    U = xp.take(xp.concat(ended), order, axis=0)
+    if any(part is None for part in sources):
+        return U, None
+    return U, xp.take(xp.concat(sources), order, axis=0)
 
 
 def squares(A: Array, B: Array) -> Array:
@@ -261,14 +278,15 @@ def _end(bound: Any, k: int) -> Any:
 # -- the objective ------------------------------------------------------------------------------------
 
 
-def _at(rows: Rows, U: Array) -> _At:
+def _at(rows: Rows, U: Array, S: Array | None = None) -> _At:
     xp = namespace(U)
     shape = rows.shape
     image = U @ rows.gram if rows.gram.ndim == 2 else (rows.gram @ U[:, :, None])[:, :, 0]
     square, linear = 0.5 * squares(U, image), squares(rows.pull, U)
     cost, size, slope = rows.level + square - linear, rows.level + square + xp.abs(linear), image - rows.pull
     if shape.penalised:
-        penalty = xp.sum(shape.penalty * xp.abs(shape.mapping.inverse(U)), axis=1)
+        S = shape.mapping.inverse(U) if S is None else S
+        penalty = xp.sum(shape.penalty * xp.abs(S), axis=1)
         cost, size = cost + penalty, size + penalty
     probability = None
     if rows.softmax is not None:
@@ -277,7 +295,7 @@ def _at(rows: Rows, U: Array) -> _At:
         labelled = xp.sum(told.targets, axis=1)[:, None]
         cost, size = cost + told.weight * entropy, size + told.weight * entropy
         slope = slope + told.weight * ((labelled * probability - told.targets) @ told.coef)
-    return _At(U, cost, size, slope, probability)
+    return _At(U, S if shape.penalised else None, cost, size, slope, probability)
 
 
 def cross_entropy(coef: Array, intercept: Array, targets: Array, U: Array) -> tuple[Array, Array]:
@@ -315,7 +333,8 @@ def _faces(shape: Shape, here: _At) -> tuple[Array, Array, Array]:
             gradient, free = slope + side * steep, side != 0
         else:
             side, gradient, free = ones, slope + steep, ones > 0
-    if _bounded(shape):
+    # a penalty that is infinite at both ends keeps rows away from them
+    if _bounded(shape) and not (shape.penalised and shape.signed and not isinstance(shape.mapping, Identity)):
         low, high = shape.lower >= U, shape.upper <= U
         if bool(xp.any(low | high)):
             free = free & ~(low & (gradient > 0)) & ~(high & (gradient < 0))
@@ -545,6 +564,7 @@ def _put(all_rows: _At, some: _At, where: Array) -> _At:
     probability = None if all_rows.probability is None else mixed(all_rows.probability, some.probability)
     return _At(
         mixed(all_rows.U, some.U),
+        None if all_rows.S is None else mixed(all_rows.S, some.S),
         mixed(all_rows.cost, some.cost),
         mixed(all_rows.size, some.size),
         mixed(all_rows.slope, some.slope),

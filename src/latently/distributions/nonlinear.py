@@ -30,6 +30,7 @@ from latently.distributions.convex_rows import (
     descended,
     inverse_of,
     minimised,
+    minimised_from,
     squares,
 )
 from latently.distributions.mappings import Mapping
@@ -192,8 +193,8 @@ def sources(terms: Terms, U: Array) -> Array:
     return _both(terms, U)[0]
 
 
-def _both(terms: Terms, U: Array) -> tuple[Array, Array]:
-    """S of features U, and f(S), which is U but where that is taken to the end of the range."""
+def _both(terms: Terms, U: Array, S: Array | None = None) -> tuple[Array, Array]:
+    """S of features U, if it is not known, and f(S): U but where that is taken to the end of the range."""
     xp, f = namespace(U), terms.mapping
     if f.high == float("inf"):
         return U, U
@@ -201,7 +202,8 @@ def _both(terms: Terms, U: Array) -> tuple[Array, Array]:
         U = xp.where(f.high - _AT_THE_END <= U, f.high, U)
         if not terms.positive_sources:
             U = xp.where(f.low + _AT_THE_END >= U, f.low, U)
-    S = xp.clip(f.inverse(U), min=0.0 if terms.positive_sources else -f.limit, max=f.limit)
+    S = f.inverse(U) if S is None else S
+    S = xp.clip(S, min=0.0 if terms.positive_sources else -f.limit, max=f.limit)
     return S, U
 
 
@@ -240,8 +242,8 @@ class Newton:
         start = _first(terms, known, rows) if S is None else terms.mapping.value(S)
         cold = S is None and self.n_steps < 1000
         n_steps = max(self.n_steps, _COLD_STEPS) if cold else self.n_steps
-        found = minimised(rows, start, tolerance=self.tolerance, most_steps=n_steps, inner=self.inner)
-        return _both(terms, found)
+        U, S = minimised_from(rows, start, S, tolerance=self.tolerance, most_steps=n_steps, inner=self.inner)
+        return _both(terms, U, S)
 
 
 @dataclass(frozen=True)

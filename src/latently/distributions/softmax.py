@@ -54,7 +54,8 @@ class Regression:
         """The minimum, from these coefficients."""
         tolerance = _INNER
         for _ in range(most_steps):
-            layer, gain, cost = self._stepped(sweep, layer, tolerance, whole=True)
+            sums = sweep.sum(of_rows, layer, True)
+            layer, gain, cost = self._stepped(sweep, layer, sums, tolerance)
             if gain <= _SOLVED * cost and tolerance <= _SOLVED:
                 break
             tolerance = max(_INNER * min(gain / max(cost, 1e-300), 1.0), 0.1 * _SOLVED)
@@ -65,15 +66,20 @@ class Regression:
 
         The cross-entropy may be a small part of a cost that stops falling while labels are hardly fitted.
         """
-        for _ in range(most_steps):
-            layer, gain, cost = self._stepped(sweep, layer, _INNER, whole=False)
-            if gain <= _LITTLE * cost:
+        sums = sweep.sum(of_rows, layer, False)
+        for step in range(most_steps):
+            layer, gain, cost = self._stepped(sweep, layer, sums, _INNER)
+            if gain <= _LITTLE * cost or step + 1 == most_steps:
                 break
+            told = sweep.sum(of_targets, layer)  # of the next step; the Hessian, which costs more, is kept
+            entropy = namespace(told.own).zeros_like(sums.entropy) + (cost - gain - self.penalty(layer))
+            sums = replace(sums, entropy=entropy, slope=told.expected - told.own)
         return layer
 
-    def _stepped(self, sweep: Any, layer: Layer, tolerance: float, whole: bool) -> tuple[Layer, float, float]:
+    def _stepped(
+        self, sweep: Any, layer: Layer, sums: SoftmaxSums, tolerance: float
+    ) -> tuple[Layer, float, float]:
         """Coefficients after a step, what it gained, and the cost before."""
-        sums = sweep.sum(of_rows, layer, whole)
         at = joined(layer)
         before = float(sums.entropy) + self.penalty(layer)
         goal = self._minimum_of_model(sums, at, tolerance)

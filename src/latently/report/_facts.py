@@ -389,7 +389,8 @@ class Facts:
     def offset_image(self):
         """(1, D) the offset that is added to parts; None without."""
         offset = getattr(self._layers[0], "offset_", None)
-        return np.asarray(offset)[None] if np.shape(offset) == self.mean.shape else None
+        found = None if offset is None else np.asarray(offset)
+        return None if found is None or found.shape != self.mean.shape else found[None]
 
     @cached_property
     def loadings(self):
