@@ -149,7 +149,7 @@ REPRODUCTION = Reproduction(
     """,
     data=ABOUT,
     protocol="""
-        Here 300 training images of each digit and 2000 test images, to save time, so that errors are larger
+        Here 200 training images of each digit and 2000 test images, to save time, so that errors are larger
         than with
         1000; networks of 500 units are 200. "Best" is picked by test images, as in the source. Sparsity is
         the mean sparsity index with a threshold of 0.05. "e_r of PCA" is that of as many principal axes,
@@ -162,9 +162,9 @@ REPRODUCTION = Reproduction(
     settings={
         "figures": tuple(CURVES),
         "most_values": 9,
-        "per_class": 300,
+        "per_class": 200,
         "n_test": 2000,
-        "sweeps": 20,
+        "sweeps": 12,
         "shrink": 1,
     },
     quick_settings={
