@@ -105,7 +105,8 @@ class KnownClasses:
             return FewRows(np.zeros((0, D)), np.zeros(0, dtype=int), np.zeros(0))
         with np.errstate(over="ignore", invalid="ignore"):  # unsuitable rows are reported by the fit
             weighted = self.data.with_field("weight", np.where(chosen, self.weight, 0.0))
-            sample = summarise(self._sweep(weighted), most).sample
+            summary: Any = summarise(self._sweep(weighted), most)
+        sample = summary.sample
         return FewRows(sample.X, self._codes(sample.allowed), sample.weight)
 
     def _codes(self, allowed):

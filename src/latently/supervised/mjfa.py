@@ -127,10 +127,11 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         `predict` rejects rows whose log density is below this value. See also `calibrate_rejection`.
     shrinkage : float, "auto" or None, default="auto"
         How many rows each class borrows on average from what classes share: the deviations of all labelled
-        rows from their class means. "auto" is ten rows and more where classes seem to differ by chance only (closed
-        form), of both the fraction 5 / n for classes of n > 5 rows; with 20 to 100 rows per class
-        cross-validation decides whether to borrow at all. None or 0 borrows none, as does "auto" with prior=None; infinitely many would give all classes one covariance.
-        Rows are borrowed by `fit` if X is in memory.
+        rows from their class means. "auto" is ten rows and more where classes seem to differ by chance only
+        (closed form), of both the fraction 5 / n for classes of n > 5 rows; with 20 to 100 rows per class
+        cross-validation decides whether to borrow at all, and with more they borrow none. None or 0 borrows
+        none, as does "auto" with prior=None; infinitely many would give all classes one covariance.
+        `partial_fit` borrows none.
     unlabelled_weight : float or "auto", default="auto"
         Weight of unlabelled rows in `fit`, relative to labelled ones: 0 leaves them out, 1 counts them fully.
         "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that

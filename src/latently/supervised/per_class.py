@@ -54,12 +54,13 @@ class PerClass(DensityClassifier, Estimator):
     shrinkage : float, "auto" or None, default="auto"
         How many rows each class borrows on average from what classes share: the deviations of all rows from
         their class means. "auto" is ten rows and more where classes seem to differ by chance only (closed
-        form), of both the fraction 5 / n for classes of n > 5 rows; with 20 to 100 rows per class
-        cross-validation decides whether to borrow at all. None or 0 borrows none, as do densities whose `fit` takes no weights and, with "auto", those with prior=None.
+        form), of both the fraction 5 / n for classes of n > 5 rows; with 20 to 100 rows per class (up to
+        twice as many as features) cross-validation decides whether to borrow at all. None or 0 borrows none,
+        as do densities whose `fit` takes no weights and, with "auto", those with prior=None.
     temperature : float, "auto" or None, default="auto"
         `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
         `predict` does not depend on it. "auto" learns T >= 1, and a share of equal probabilities (`doubt_`),
-        by the log loss of labelled rows: with fewer than 100 per class (twice as many as features) on average
+        by the log loss of labelled rows: with fewer than 100 per class (or two for each feature)
         of rows held out of five more fits, else of (some of) the rows of the fit. None is Bayes' rule.
     n_jobs : int, optional
         Number of classes fitted in parallel, as for joblib. The result does not depend on it.

@@ -21,8 +21,8 @@ from latently.core.sources.writing import RowWriter
 
 __all__ = [
     "FOLDERS",
-    "Followed",
     "MISSING",
+    "Followed",
     "RowWriter",
     "Rows",
     "Source",
