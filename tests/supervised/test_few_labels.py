@@ -255,8 +255,8 @@ def test_what_held_out_rows_say_is_no_worse_than_a_guess():
     codes, sure = rng.integers(4, size=40), np.where(rng.random((40, 4)) < 0.5, 0.0, -1e5)
     for joint in (1e4 * rng.normal(size=(40, 4)), sure, np.zeros((40, 4))):
         found = calibrated(joint, codes, np.ones(40))
-        assert found.loss <= np.log(4) * (1 + 0.25 / 40) + 1e-6
-        assert 0 < found.doubt <= 1
+        assert found.loss <= np.log(4) * (1 + 0.25 / 40) + 1e-3
+        assert 0 < found.doubt < 1  # classes keep their order
 
 
 def places(rows, tmp_path):

@@ -40,6 +40,7 @@ FEW = 100  # labelled rows per class, on average, below which models are cross-v
 _FOLDS = 5
 _SOME = 20  # labelled rows per class, on average, from which on classes may do without borrowed rows
 _HOTTEST = 1e6  # of a sharp MFM all log odds are huge
+_MOST_DOUBT = 0.98  # beyond which posteriors would not even rank classes
 _MISSED = 0.25  # rows beyond those at hand that are taken to be predicted wrongly
 _BRIEF = {"checkpoint": None, "callbacks": None, "verbose": 0, "warm_start": False, "n_init": 1}
 _LOOSEST, _LONGEST = 1e-4, 100  # tolerance and iterations of these fits, where their own ask for more
@@ -98,8 +99,7 @@ class DensityClassifier(ClassifierMixin):
         found = log_posteriors(np.where(lost, 0.0, log_joint), self.temperature_)
         if self.doubt_ == 0:
             return found
-        equal = np.log(self.doubt_ / found.shape[1])
-        return np.logaddexp(found + np.log1p(-self.doubt_), equal) if self.doubt_ < 1 else 0 * found + equal
+        return np.logaddexp(found + np.log1p(-self.doubt_), np.log(self.doubt_ / found.shape[1]))
 
     def predict_proba(self, X):
         """Posterior probabilities of the classes, (n_samples, n_classes), in the order of `classes_`."""
@@ -274,8 +274,8 @@ class DensityClassifier(ClassifierMixin):
     def _set_more(self, classes, reject_below, temperature=1.0, doubt=0.0):
         if type(temperature) is not float or not 0 < temperature < np.inf:
             raise ValueError(f"temperature must be a positive number, not {temperature!r}")
-        if type(doubt) is not float or not 0 <= doubt <= 1:
-            raise ValueError(f"doubt must be a number from 0 to 1, not {doubt!r}")
+        if type(doubt) is not float or not 0 <= doubt < 1:
+            raise ValueError(f"doubt must be at least 0 and below 1, not {doubt!r}")
         if hasattr(self, "temperature"):
             self.temperature_, self.doubt_ = temperature, doubt
         threshold = reject_below
@@ -335,7 +335,10 @@ def calibrated(log_joint, codes, weight):
             return -weight @ ((1 / C - own) / ((1 - doubt) * own + doubt / C)) - _MISSED / doubt
 
         low = _MISSED / (n * C + _MISSED) / 2
-        doubt = 1.0 if slope(1.0) <= 0 else low if slope(low) >= 0 else float(brentq(slope, low, 1.0))
+        if slope(_MOST_DOUBT) <= 0:
+            doubt = _MOST_DOUBT
+        else:
+            doubt = low if slope(low) >= 0 else float(brentq(slope, low, _MOST_DOUBT))
         return doubt, float(loss(doubt))
 
     grid = np.linspace(0.0, np.log(_HOTTEST), 60)
