@@ -6,6 +6,7 @@ components and the fitted arrays.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, fields
 from typing import Any
 
@@ -14,6 +15,7 @@ from sklearn.base import DensityMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, like, namespace, to_numpy
+from latently.backend.placement import one_blas_thread
 from latently.core.drivers import em_step, relative
 from latently.core.search import Search
 from latently.core.squarem import squarem
@@ -171,13 +173,14 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _result(self, problem, step=None):
         """The fitted parameters in the frame; `step` replaces the EM step over the rows."""
-        return fit_em(
-            self,
-            problem,
-            start=lambda progress: self._start(problem, progress),
-            example=lambda: example(problem, self._structure()),
-            step=step,
-        )
+        with one_blas_thread() if problem.is_small else nullcontext():  # once, not for every pass
+            return fit_em(
+                self,
+                problem,
+                start=lambda progress: self._start(problem, progress),
+                example=lambda: example(problem, self._structure()),
+                step=step,
+            )
 
     def _problem(self, data):
         """The kernel and the frame for these rows."""
