@@ -34,6 +34,7 @@ from latently.core.drivers import (
     best_first,
     run,
 )
+from latently.core.together import Steps, run_together
 
 _SHORT = 4  # steps of all starts before the first choice
 _SHORT_NEAR = 2  # the same of starts near an optimum
@@ -54,6 +55,8 @@ class Search(Generic[Params]):
     stop: StopRule
     objective: Objective = LOG_LIKELIHOOD
     clean: Callable[[Params], bool] = lambda params: True  # runs that end elsewhere rank below all others
+    short_steps: Steps[Params] | None = None  # `short` and `long` of several runs at once, if that is cheaper
+    long_steps: Steps[Params] | None = None
 
     def best(
         self,
@@ -73,13 +76,13 @@ class Search(Generic[Params]):
             return first, False
         found = _Found(self)
         try:
-            ends = [found.short_run(start, _SHORT) for start in chain([first, second], starts)]
+            ends = found.short_runs(chain([first, second], starts), _SHORT)
             others = self.different(ends[1:], ends[0])[: _RACERS - 1]
             found.race([ends[0], *others], until_decided=n_near == 0)
             in_vain = 0
             while n_near > 0 and in_vain != n_vain:
                 before, starts = found.best, islice(near(found.best.params), min(n_near, _VARIANTS))
-                tried = [found.short_run(start, _SHORT_NEAR) for start in starts]
+                tried = found.short_runs(starts, _SHORT_NEAR)
                 if not tried:
                     break
                 n_near -= len(tried)
@@ -139,8 +142,9 @@ class _Found(Generic[Params]):
         self.ends: list[Result[Params]] = []  # of all runs that may still be the best, for an interrupt
         self.best: Result[Params]
 
-    def short_run(self, start: Params, n_steps: int) -> Result[Params]:
-        return self._run(self.search.short, State.at(start), n_steps)
+    def short_runs(self, starts: Iterable[Params], n_steps: int) -> list[Result[Params]]:
+        search, states = self.search, map(State.at, starts)
+        return self._runs(search.short, search.short_steps, states, n_steps)
 
     def race(self, racers: list[Result[Params]], *, until_decided: bool) -> None:
         """Let runs go on until they have settled or cannot overtake; then `best` is the best so far.
@@ -157,16 +161,34 @@ class _Found(Generic[Params]):
             racers = [end for end in racers if end is leader or self.search.may_overtake(end, leader)]
             if not racers or (until_decided and len(racers) == 1 and racers[0] is leader):
                 break
-            racers = [self._longer(end) for end in racers]
+            racers = self._longer(racers)
         self.best = leader
         self.ends = [self.best]
 
-    def _longer(self, end: Result[Params]) -> Result[Params]:
-        return self._run(self.search.long, end.state(), end.n_iter + _ROUND)
+    def _longer(self, ends: list[Result[Params]]) -> list[Result[Params]]:
+        search, states = self.search, (end.state() for end in ends)
+        return self._runs(search.long, search.long_steps, states, _ROUND)
 
-    def _run(self, step: Callable[[Params], Step[Params]], state: State[Params], n: int) -> Result[Params]:
-        end = run(step, state, max_iter=n, stop=self.search.stop, objective=self.search.objective)
-        self.ends.append(end)
-        if end.interrupted:
+    def _runs(
+        self,
+        step: Callable[[Params], Step[Params]],
+        steps: Steps[Params] | None,
+        states: Iterable[State[Params]],
+        n_steps: int,
+    ) -> list[Result[Params]]:
+        """Ends of runs of some more steps, all at once or, without `steps`, one after the other."""
+        stop, objective = self.search.stop, self.search.objective
+        if steps is not None:
+            ends = run_together(steps, list(states), n_steps=n_steps, stop=stop, objective=objective)
+            return self._kept(ends)
+        ends = []
+        for state in states:
+            limit = state.n_iter + n_steps
+            ends += self._kept([run(step, state, max_iter=limit, stop=stop, objective=objective)])
+        return ends
+
+    def _kept(self, ends: list[Result[Params]]) -> list[Result[Params]]:
+        self.ends += ends
+        if any(end.interrupted for end in ends):
             raise KeyboardInterrupt
-        return end
+        return ends

@@ -9,7 +9,8 @@ and the fixed points are the same. Varadhan & Roland (2008), Scandinavian Journa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,27 +34,52 @@ class Chart(Protocol):
 
 def squarem(step: Callable[[Any], Step[Any]], chart: Chart) -> Callable[[Any], Step[Any]]:
     """An accelerated step: two plain steps, an extrapolation, and a plain step from there."""
+    longer = squarem_steps(lambda params: [step(one) for one in params], chart)
+    return lambda params: longer([params])[0]
 
-    def longer(params: Any) -> Step[Any]:
-        here = step(params)
 
-        def next_params() -> Any:
-            once = here.next_params()
-            second = step(once)
-            twice = second.next_params()
-            guess = _extrapolated(chart, params, once, twice)
-            if guess is None:
-                return twice
-            try:
-                with np.errstate(all="ignore"):  # extrapolations may be numerically invalid
-                    third = step(guess)
-                    return third.next_params() if _better(third, second) else twice
-            except (ValueError, ArithmeticError):
-                return twice
+def squarem_steps(
+    steps: Callable[[Sequence[Any]], list[Step[Any]]], chart: Chart
+) -> Callable[[Sequence[Any]], list[Step[Any]]]:
+    """Accelerated steps of several runs at once, from plain steps of all of them.
 
-        return Step(here.objective, here.rounding, next_params)
+    The next parameters of all are computed when those of the first are asked for.
+    """
+
+    def longer(params: Sequence[Any]) -> list[Step[Any]]:
+        here = steps(params)
+        following = cache(lambda: _followed(steps, chart, params, here))
+        return [
+            Step(taken.objective, taken.rounding, lambda i=i: following()[i])  # type: ignore[misc]
+            for i, taken in enumerate(here)
+        ]
 
     return longer
+
+
+def _followed(steps: Any, chart: Chart, params: Sequence[Any], here: Sequence[Step[Any]]) -> list[Any]:
+    """The parameters after the accelerated step of each run."""
+    once = [taken.next_params() for taken in here]
+    second = steps(once)
+    following = [taken.next_params() for taken in second]  # what is taken where an extrapolation fails
+    guesses = [_extrapolated(chart, *points) for points in zip(params, once, following, strict=True)]
+    for_runs = [i for i, guess in enumerate(guesses) if guess is not None]
+    for i, better in _after_guesses(steps, [(i, guesses[i], second[i]) for i in for_runs]):
+        following[i] = better
+    return following
+
+
+def _after_guesses(steps: Any, guesses: list[tuple[int, Any, Step[Any]]]) -> list[tuple[int, Any]]:
+    """The number of each run whose guess is good enough, and its parameters a plain step from there."""
+    if not guesses:
+        return []
+    try:
+        with np.errstate(all="ignore"):  # extrapolations may be numerically invalid
+            third = steps([guess for _, guess, _ in guesses])
+            tried = zip(guesses, third, strict=True)
+            return [(i, taken.next_params()) for (i, _, plain), taken in tried if _better(taken, plain)]
+    except (ValueError, ArithmeticError):  # of some run: each one alone
+        return [found for one in guesses for found in _after_guesses(steps, [one])] if len(guesses) > 1 else []
 
 
 def _better(guess: Step[Any], plain: Step[Any]) -> bool:

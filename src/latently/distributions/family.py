@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from latently.backend.namespace import Array, Floats
+from latently.backend.namespace import Array, Floats, namespace
 from latently.core.block import Block
 from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
@@ -84,15 +84,31 @@ class Family(Protocol):
 
     def log_prior(self, params: Any) -> float:
         """The log prior density of the parameters, which is zero at its maximum and without a prior."""
-        return 0.0
+        if self.prior is None:
+            return 0.0
+        by_component = self.log_priors(params)
+        return float(namespace(by_component).sum(by_component))
+
+    def log_priors(self, params: Any) -> Array:
+        """The log prior densities (K,) of the components, or of what they share (1,), if there is a prior."""
+        raise NotImplementedError(f"{type(self).__name__} has no prior")
 
     def with_prior(self, prior: Prior | None) -> Any:
         """The same family with another prior."""
         return replace(self, prior=prior)  # type: ignore[type-var]
 
+    @property
+    def separate(self) -> bool:
+        """Whether components share no parameters, so that those of several mixtures can be stacked."""
+        return False
+
     @abstractmethod
     def rounding(self, density: Any) -> float:
         """How much of a log density may be lost to rounding, relative to its size."""
+
+    def roundings(self, density: Any, n_runs: int) -> list[float]:
+        """The same of each of several mixtures, whose `separate` components are stacked."""
+        raise NotImplementedError(f"components of {type(self).__name__} cannot be stacked")
 
     @abstractmethod
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> Any:

@@ -343,8 +343,10 @@ class LowRankGaussian(Family):
             psi = xp.where(filled[:, None] | self.shared, psi, params.noise_variance)
         return self.clamped(LowRankParams(means, loadings, psi))
 
-    def log_prior(self, params: LowRankParams) -> float:
+    def log_priors(self, params: LowRankParams) -> Array:
         """ln p of the noise; shared noise has the pseudo-rows of all components."""
+        if self.prior is None:
+            return zeros(params.means.shape[:1], params.means)
         return log_noise(self.prior, params.noise_variance, self.shared)
 
     def implied_stats(self, params: LowRankParams, weights: Array) -> LowRankStats:
@@ -376,13 +378,21 @@ class LowRankGaussian(Family):
             )
         return LowRankParams(params.means, params.loadings, psi)
 
+    @property
+    def separate(self) -> bool:
+        return not self.shared
+
     def rounding(self, density: LowRankDensity) -> float:
+        return self.roundings(density, 1)[0]
+
+    def roundings(self, density: LowRankDensity, n_runs: int) -> list[float]:
         """Rounding errors of a row's log density: of the quadratic form and of the squared projections."""
         xp = namespace(density.means)
         terms = xp.sum((1.0 + density.means**2) * density.inverse_noise, axis=1)
         projections = xp.sum(density.projections**2, axis=(1, 2))
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.means, density.stacked))
-        return narrow * float(xp.max(terms)) + wide * float(xp.max(projections))
+        sizes = (xp.max(xp.reshape(of, (n_runs, -1)), axis=1) for of in (terms, projections))
+        return [narrow * float(t) + wide * float(p) for t, p in zip(*sizes, strict=True)]
 
     def to_vector(self, params: LowRankParams) -> Array:
         """Means, loadings and standard deviations of the noise as one vector.

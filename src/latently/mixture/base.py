@@ -18,10 +18,12 @@ from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.backend.placement import one_blas_thread
 from latently.core.drivers import em_step, relative
 from latently.core.search import Search
-from latently.core.squarem import squarem
+from latently.core.squarem import squarem, squarem_steps
 from latently.core.summary import Summary
+from latently.core.together import em_steps
 from latently.core.tree import mapped
 from latently.distributions.mixture import log_density, responsibilities
+from latently.distributions.stacked import Runs, can_be_stacked
 from latently.estimators import criteria
 from latently.estimators.checks import (
     check_choice,
@@ -307,11 +309,18 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         if self.accelerate == "squarem":
             long = squarem(problem.with_conditionals(step, sweep), problem.kernel)
         rows = max(float(np.sum(sample.weight)), float(len(sample)))
+        short_steps = long_steps = None
+        if can_be_stacked(problem.kernel) and not problem.kernel.conditionals(problem.summary.missing):
+            short_steps = long_steps = em_steps(Runs(problem.kernel), sweep, len(sample), step)
+            if self.accelerate == "squarem":
+                long_steps = squarem_steps(short_steps, problem.kernel)
         return Search(
             short,
             long,
             stop=relative(max(self.tol, SEARCH_TOL)),
             clean=lambda params: not is_degenerate(problem.kernel, params, rows),
+            short_steps=short_steps,
+            long_steps=long_steps,
         )
 
     # -- parameters in and out ------------------------------------------------------------------------

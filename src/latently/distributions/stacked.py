@@ -1,0 +1,106 @@
+"""Several runs as one: mixtures with different parameters over the same rows.
+
+S mixtures of K components have S K components, which go through the same products as those of one mixture;
+only responsibilities are normalised within each mixture. On small tables a pass takes as long for a dozen
+mixtures as for two or three, and accelerators have enough to do. Components must share no parameters
+(`Family.separate`).
+
+    flat component  s K + k   <->   component k of mixture s
+
+Memory is that of S mixtures, so the number of mixtures at once is bounded (`Runs.at_once`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from latently.backend.namespace import Array, is_torch, namespace
+from latently.core.block import Block
+from latently.core.tree import mapped
+from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
+from latently.distributions.responsibilities import respond_in_groups
+
+_EPS = float(np.finfo(np.float64).eps)
+_NUMBERS = 400_000  # rows times components times features of all mixtures at once; measured
+_NUMBERS_ON_DEVICE = 400_000_000  # the same on an accelerator
+
+
+@dataclass(frozen=True)
+class Stacked(Mixture):
+    """The kernel of S mixtures; the log-likelihoods and log priors of its statistics are (S,)."""
+
+    n_runs: int = 1
+
+    def sums(self, density: Any, block: Block) -> MixtureStats:
+        # never rough: what is negligible beside a component of another mixture may matter in its own
+        log_joint, latent = self.family.evaluate(density, block)
+        log_norm, resp = respond_in_groups(log_joint, block.weight, block.allowed, self.n_runs)
+        sums = self.family.sums(density, block, latent, resp)
+        return MixtureStats(log_norm @ resp.by_row, namespace(block.X).sum(resp.by_row), sums)
+
+    def log_priors(self, params: MixtureParams) -> Array:
+        """(S,)"""
+        by_component = self.family.log_priors(params.components)
+        return namespace(by_component).sum(self._by_run(by_component), axis=1)
+
+    def roundings(self, density: Any) -> list[float]:
+        """S numbers, as `rounding` gives one."""
+        return [32.0 * (_EPS + one) for one in self.family.roundings(density, self.n_runs)]
+
+    def _by_run(self, array: Array) -> Array:
+        return namespace(array).reshape(array, (self.n_runs, -1))
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What runs of one kernel need to go together."""
+
+    kernel: Mixture
+
+    def at_once(self, n_rows: int, params: MixtureParams) -> int:
+        """How many of such mixtures are best stacked for so many rows; one if that gains nothing."""
+        means = params.components.means
+        accelerated = is_torch(means) and means.device.type != "cpu"
+        budget = _NUMBERS_ON_DEVICE if accelerated else _NUMBERS
+        return max(1, budget // max(1, n_rows * means.shape[0] * means.shape[1]))
+
+    def stacked(self, n_runs: int) -> Stacked:
+        return Stacked(self.kernel.family, self.kernel.dtype, n_runs)
+
+    def stack(self, params: Sequence[MixtureParams]) -> MixtureParams:
+        """The components of all, one after the other."""
+        joined: MixtureParams = _joined(params)
+        return joined
+
+    def unstack(self, params: MixtureParams, n_runs: int) -> list[MixtureParams]:
+        K = params.weights.shape[0] // n_runs
+        return [mapped(lambda array, s=s: array[s * K : (s + 1) * K, ...], params) for s in range(n_runs)]
+
+
+def can_be_stacked(kernel: Any) -> bool:
+    """Whether runs of the kernel can go together: plain mixtures of components that share nothing.
+
+    A prior of its own for every component would have to be repeated; such are left alone.
+    """
+    if type(kernel) is not Mixture or not kernel.family.separate:
+        return False
+    prior = kernel.family.prior
+    return prior is None or prior.scale.ndim == (2 if _is_full(kernel.family) else 1)
+
+
+def _is_full(family: Any) -> bool:
+    return not hasattr(family, "n_factors")
+
+
+def _joined(records: Sequence[Any]) -> Any:
+    """One record whose arrays are those of the records, one after the other."""
+    first = records[0]
+    if hasattr(first, "shape"):
+        return namespace(first).concat(list(records), axis=0)
+    build: Any = type(first)
+    names = [field.name for field in fields(first)]
+    return build(**{name: _joined([getattr(record, name) for record in records]) for name in names})
