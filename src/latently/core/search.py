@@ -43,7 +43,7 @@ _ROUND = 5  # long steps between two looks at a race
 _LONGEST = 200  # steps of a run
 _SLOWEST = 0.9  # the largest rho: of slow runs at most nine times their last gain is expected
 _SLACK = 2e-4  # relative differences between optima that do not matter
-_VARIANTS = 12  # starts near a winner that are tried together; the best of them races against it
+VARIANTS = 12  # starts near a winner that are tried together; the best of them races against it
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Search(Generic[Params]):
             found.race([ends[0], *others], until_decided=n_near == 0)
             in_vain = 0
             while n_near > 0 and in_vain != n_vain:
-                before, starts = found.best, islice(near(found.best.params), min(n_near, _VARIANTS))
+                before, starts = found.best, islice(near(found.best.params), min(n_near, VARIANTS))
                 tried = found.short_runs(starts, _SHORT_NEAR)
                 if not tried:
                     break

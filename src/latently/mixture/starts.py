@@ -8,25 +8,22 @@ the sample does not (core/summary.py).
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from sklearn import config_context
-from sklearn.exceptions import ConvergenceWarning
 
 from latently.backend.linalg import leading_eigenpairs
 from latently.backend.namespace import Floats
-from latently.backend.placement import one_blas_thread
 from latently.core.frame import Frame
+from latently.core.search import VARIANTS
 from latently.distributions.mixture import responsibilities
 from latently.estimators.randomness import as_random_state
+from latently.mixture.kmeans import MOST_STEPS, Task, kmeans
 
 INITS = ("kmeans", "k-means++", "random")
-_REFILLS = 3  # rounds of k-means, with missing entries imputed again after each
 _AT_FIRST, _NEAR = 8, 36  # starts
 _HIERARCHICAL_ROWS = 1000  # that are agglomerated, in time quadratic in their number
 _HIERARCHICAL_SCORES = 20  # principal scores in which they are
@@ -89,7 +86,7 @@ class Starts:
         elif self.n_classes == K and allowed is not None and np.all(np.sum(allowed, axis=1) == 1):
             yield self._start(np.argmax(allowed, axis=1))  # classes are the components, all rows labelled
         else:
-            yield from (self._start(self._as_allowed(self._partition(i))) for i in range(n))
+            yield from (self._start(self._as_allowed(labels)) for labels in self._partitions(n))
 
     def near(self, params):
         """Yield starts near an optimum: two of its parts are merged, and one is split in two, at random.
@@ -109,20 +106,25 @@ class Starts:
         chance = (overlap / common)[i, j] + _DISTANT
         labels = np.argmax(shares, axis=0)
         while True:
-            pair = rng.choice(len(i), p=chance / chance.sum())
-            one, other = i[pair], j[pair]
-            merged = np.where(labels == other, one, labels)
-            size = np.sqrt(np.bincount(merged, weight, K)) * (groups == groups[one])
-            size[np.bincount(merged, minlength=K) < 2] = 0.0
-            size[one] *= 0.5  # split again, the merged part may end as it was
-            if not size.any():
-                return
-            own = np.flatnonzero(merged == rng.choice(K, p=size / size.sum()))
-            units = np.sqrt(rng.standard_exponential(self.block.X.shape[1]))
-            by = ("kmeans", "k-means++")[rng.randint(2)]  # the second one rather splits off distant rows
-            halves = self._parts(self.block.X * units, self.block.observed, own, 2, by)
-            merged[own[halves == 1]] = other
-            yield self._start(self._as_allowed(merged))
+            changes = []
+            for _ in range(VARIANTS):
+                pair = rng.choice(len(i), p=chance / chance.sum())
+                one, other = i[pair], j[pair]
+                merged = np.where(labels == other, one, labels)
+                size = np.sqrt(np.bincount(merged, weight, K)) * (groups == groups[one])
+                size[np.bincount(merged, minlength=K) < 2] = 0.0
+                size[one] *= 0.5  # split again, the merged part may end as it was
+                if not size.any():
+                    return
+                own = merged == rng.choice(K, p=size / size.sum())
+                units = np.sqrt(rng.standard_exponential(self.block.X.shape[1]))
+                # half are k-means++ alone, which rather splits off distant rows
+                n_steps = (MOST_STEPS, 0)[rng.randint(2)]
+                task = Task(np.where(own, weight, 0.0), units, rng.randint(2**31 - 1), n_steps)
+                changes.append((merged, own, other, task))
+            halves = kmeans(self.block.X, [task for *_, task in changes], 2, self.block.observed)
+            for (merged, own, other, _), half in zip(changes, halves, strict=True):
+                yield self._start(self._as_allowed(np.where(own & (half == 1), other, merged)))
 
     def _start(self, labels, means=None):
         X, weight, observed = self.block.X, self.block.weight, self.block.observed
@@ -131,15 +133,28 @@ class Starts:
         X = filled(X, observed, means[labels])
         return self.kernel.from_partition(X, weight, labels, means, self.block.allowed)
 
-    def _partition(self, i):
-        """Labels (n,) of start number i, before labels are looked at."""
+    def _partitions(self, n):
+        """Labels (n,) of n starts, before labels of rows are looked at; partitions of the same rows at once."""
+        given = [self._clustering(i) for i in range(n)]
+        if self.n_classes is not None and self.allowed is not None:
+            yield from (self._within_classes(one) for one in given)
+            return
+        found, weight = {}, self.block.weight
+        for rows in {id(one.rows): one.rows for one in given}.values():
+            own = [i for i, one in enumerate(given) if one.rows is rows]
+            labels = partitions(rows, weight, self.n_components, [given[i] for i in own], given[own[0]].seen)
+            found.update(zip(own, labels, strict=True))
+        yield from (found[i] for i in range(n))
+
+    def _clustering(self, i):
+        """How start number i partitions the rows."""
         X, weight, observed, scale = self.block.X, self.block.weight, self.block.observed, self.frame.scale
         rows, seen, by, rng = X, observed, self.init, self.rng
         units = np.ones_like(scale) if i % 2 else scale / scale.max()
         if not self.kernel.labels_are_components and self.block.allowed is not None and i % 4 < 2:
-            rows = _about_class_means(X, weight, observed, self.block.allowed)
+            rows = self._about_class_means
         if self.in_dimensions is not None and i % 4 == 3:
-            rows, seen = principal_scores(X, weight, self.in_dimensions), None
+            rows, seen = self._scores, None
             units = np.ones(rows.shape[1])
         elif self.in_dimensions is not None and i > 2 and i % 4 == 2:
             by = "random"
@@ -148,16 +163,17 @@ class Starts:
             units = np.ones(rows.shape[1])
         if (i >= 2 and by != "ward") or (i == 1 and np.all(scale == scale[0])):
             units = units * np.sqrt(rng.standard_exponential(len(units)))  # the same again would be a waste
-        if self.n_classes is not None and self.allowed is not None:
-            return self._within_classes(rows * units, seen, by)
-        return self._parts(rows * units, seen, np.arange(len(X)), self.n_components, by)
+        return Clustering(by, rows, seen, units, rng.randint(2**31 - 1))
 
-    def _parts(self, rows, observed, own, n_parts, by):
-        """Labels of a partition of the rows with the indices `own`."""
-        seen = None if observed is None else observed[own]
-        return partition(rows[own], self.block.weight[own], n_parts, by, self.rng.randint(2**31 - 1), seen)
+    @cached_property
+    def _scores(self):
+        return principal_scores(self.block.X, self.block.weight, self.in_dimensions)
 
-    def _within_classes(self, rows, observed, by):
+    @cached_property
+    def _about_class_means(self):
+        return _about_class_means(self.block.X, self.block.weight, self.block.observed, self.block.allowed)
+
+    def _within_classes(self, how):
         """Labels (n,) of a separate partition of each class; unlabelled rows join the nearest part.
 
         The components of a class have consecutive numbers.
@@ -165,12 +181,17 @@ class Starts:
         per_class = self.n_components // self.n_classes
         of_class = self.allowed[:, ::per_class]
         labelled = of_class.sum(axis=1) == 1
-        labels = np.zeros(len(rows), dtype=int)
+        labels = np.zeros(len(how.rows), dtype=int)
+        rng = np.random.default_rng(how.seed)
         for c in range(self.n_classes):
             own = np.flatnonzero(labelled & of_class[:, c])
             if len(own):
-                labels[own] = c * per_class + self._parts(rows, observed, own, per_class, by)
+                seen = None if how.seen is None else how.seen[own]
+                here = replace(how, rows=how.rows[own], seen=seen, seed=int(rng.integers(2**31 - 1)))
+                weight = self.block.weight[own]
+                labels[own] = c * per_class + partitions(here.rows, weight, per_class, [here], seen)[0]
         if not labelled.all():
+            rows, observed = how.rows * how.units, how.seen
             seen = None if observed is None else observed[labelled]
             weight = self.block.weight[labelled]
             means = part_means(rows[labelled], weight, labels[labelled], self.n_components, seen)
@@ -184,35 +205,33 @@ class Starts:
         return _as_allowed(X, weight, labels, self.n_components, observed, self.allowed)
 
 
-def partition(X, weight, n_components, init, seed, observed):
-    """Labels (n,) of the parts."""
-    from sklearn.cluster import KMeans, kmeans_plusplus  # here, because it takes a tenth of a second
+@dataclass(frozen=True)
+class Clustering:
+    """How some rows are partitioned."""
 
-    if len(X) < n_components:  # fewer distinct rows than components
-        return np.arange(len(X))
-    if init == "random":
-        return np.random.default_rng(seed).integers(n_components, size=len(X))
-    if init == "ward":
-        return agglomerated(X, n_components, seed)
-    # Missing entries are first imputed with the mean, which is zero here.
-    with config_context(
-        array_api_dispatch=False
-    ):  # rows are NumPy's here, and older versions of k-means fail
-        centres, _ = kmeans_plusplus(X, n_components, sample_weight=weight, random_state=seed)
-    if init == "k-means++":
-        return nearest(X, centres, observed)
-    for _ in range(1 if observed is None else _REFILLS):
-        # tol=0: scikit-learn's tolerance looks at unweighted variances, so weights would not equal copies
-        kmeans = KMeans(n_components, init=centres, n_init=1, tol=0, random_state=seed)
-        with warnings.catch_warnings(), one_blas_thread(), config_context(array_api_dispatch=False):
-            # fewer distinct rows than components: fine here
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            kmeans.fit(X, sample_weight=weight)
-        labels, centres = kmeans.labels_, kmeans.cluster_centers_
-        if observed is not None:
-            labels = nearest(X, centres, observed)
-            X = filled(X, observed, part_means(X, weight, labels, n_components, observed)[labels])
-    return labels
+    by: str  # one of INITS, or "ward"
+    rows: Floats  # (n, D), zero where missing
+    seen: Any  # (n, D) bool, or None if all entries are observed
+    units: Floats  # (D,) of the features
+    seed: int
+
+
+def partitions(rows, weight, n_components, given, seen):
+    """Labels (n,) of every clustering of these rows; k-means of all at once."""
+    if len(rows) < n_components:  # fewer distinct rows than components
+        return [np.arange(len(rows))] * len(given)
+    steps = {"kmeans": MOST_STEPS, "k-means++": 0}
+    tasks = [Task(weight, how.units, how.seed, steps[how.by]) for how in given if how.by in steps]
+    clustered = iter(kmeans(rows, tasks, n_components, seen))
+    found = []
+    for how in given:
+        if how.by in steps:
+            found.append(next(clustered))
+        elif how.by == "ward":
+            found.append(agglomerated(rows * how.units, n_components, how.seed))
+        else:
+            found.append(np.random.default_rng(how.seed).integers(n_components, size=len(rows)))
+    return found
 
 
 def agglomerated(X, n_components, seed):
