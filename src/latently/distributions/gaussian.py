@@ -208,12 +208,13 @@ class FullGaussian(Family):
             covariances = xp.where(filled[:, None, None], covariances, params.covariances)
         return FullParams(means, self.bounded(covariances))
 
-    def log_priors(self, params: FullParams) -> Array:
+    def log_priors(self, params: FullParams, density: FullDensity | None = None) -> Array:
         """ln p of the covariances; a shared one has the pseudo-rows of all components."""
         if self.prior is None:
             return zeros(params.means.shape[:1], params.means)
         together = params.means.shape[0] if self.shared else 1
-        return self.prior.log_covariances(params.covariances, together)
+        U = None if density is None else density.factors
+        return self.prior.log_covariances(params.covariances, together, U)
 
     def implied_stats(self, params: FullParams, weights: Array) -> FullStats:
         """Expected statistics under these parameters: the M-step maps them back to the parameters."""
@@ -256,22 +257,20 @@ class FullGaussian(Family):
         """Starting values projected to the feasible region of the floor."""
         return FullParams(params.means, self.bounded(params.covariances))
 
-    def to_vector(self, params: FullParams) -> Array:
-        """Means and the Cholesky factors of the covariances, with log diagonals, as one vector."""
+    def coordinates(self, params: FullParams) -> tuple[Array, ...]:
+        """Means and the Cholesky factors of the covariances, with log diagonals."""
         xp = namespace(params.means)
         C = xp.linalg.cholesky(params.covariances)
         diagonal = eye(C.shape[-1], C) > 0
         # the factor with its diagonal replaced by its logarithm; zeros above it stay zero
-        logs = xp.log(xp.where(diagonal, C, 1.0))
-        return xp.concat([xp.reshape(params.means, (-1,)), xp.reshape(xp.where(diagonal, logs, C), (-1,))])
+        return params.means, xp.where(diagonal, xp.log(xp.where(diagonal, C, 1.0)), C)
 
-    def from_vector(self, vector: Array, like: FullParams) -> FullParams:
-        xp = namespace(vector)
-        size = like.means.shape[0] * like.means.shape[1]
-        C = xp.reshape(vector[size:], like.covariances.shape)
+    def from_coordinates(self, *arrays: Array) -> FullParams:
+        means, C = arrays
+        xp = namespace(C)
         diagonal = eye(C.shape[-1], C) > 0
         C = xp.where(diagonal, xp.exp(xp.clip(C, max=_LARGEST_LOG)), C)
-        return self.clamped(FullParams(xp.reshape(vector[:size], like.means.shape), C @ transpose(C)))
+        return self.clamped(FullParams(means, C @ transpose(C)))
 
     def moved(self, params: FullParams, weights: Array, shift: Array, scale: Array) -> FullParams:
         """The parameters of shift + scale * x."""

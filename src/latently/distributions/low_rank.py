@@ -343,7 +343,7 @@ class LowRankGaussian(Family):
             psi = xp.where(filled[:, None] | self.shared, psi, params.noise_variance)
         return self.clamped(LowRankParams(means, loadings, psi))
 
-    def log_priors(self, params: LowRankParams) -> Array:
+    def log_priors(self, params: LowRankParams, density: LowRankDensity | None = None) -> Array:
         """ln p of the noise; shared noise has the pseudo-rows of all components."""
         if self.prior is None:
             return zeros(params.means.shape[:1], params.means)
@@ -394,23 +394,18 @@ class LowRankGaussian(Family):
         sizes = (xp.max(xp.reshape(of, (n_runs, -1)), axis=1) for of in (terms, projections))
         return [narrow * float(t) + wide * float(p) for t, p in zip(*sizes, strict=True)]
 
-    def to_vector(self, params: LowRankParams) -> Array:
-        """Means, loadings and standard deviations of the noise as one vector.
+    def coordinates(self, params: LowRankParams) -> tuple[Array, ...]:
+        """Means, loadings and standard deviations of the noise.
 
         An unneeded noise variance decreases like 1/t^2, ever more slowly; its root can be extrapolated to
         zero.
         """
-        xp = namespace(params.means)
-        parts = (params.means, params.loadings, xp.sqrt(params.noise_variance))
-        return xp.concat([xp.reshape(part, (-1,)) for part in parts])
+        return params.means, params.loadings, namespace(params.means).sqrt(params.noise_variance)
 
-    def from_vector(self, vector: Array, like: LowRankParams) -> LowRankParams:
-        xp = namespace(vector)
-        K, D, q = like.loadings.shape
-        means, loadings = vector[: K * D], vector[K * D : K * D * (q + 1)]
-        deviation = xp.clip(xp.reshape(vector[K * D * (q + 1) :], (K, D)), min=0.0)
-        params = LowRankParams(xp.reshape(means, (K, D)), xp.reshape(loadings, (K, D, q)), deviation**2)
-        return self.clamped(params)
+    def from_coordinates(self, *arrays: Array) -> LowRankParams:
+        means, loadings, deviation = arrays
+        deviation = namespace(deviation).clip(deviation, min=0.0)
+        return self.clamped(LowRankParams(means, loadings, deviation**2))
 
     def moved(self, params: LowRankParams, weights: Array, shift: Array, scale: Array) -> LowRankParams:
         """The parameters of shift + scale * x."""

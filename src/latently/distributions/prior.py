@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from latently.backend.linalg import log_determinant
+from latently.backend.linalg import log_determinant, transpose
 from latently.backend.namespace import Array, namespace
 
 
@@ -47,13 +47,13 @@ class Prior:
         ratio = self.scale / psi
         return -0.5 * self.rows * together * xp.sum(ratio - xp.log(ratio) - 1.0, axis=-1)
 
-    def log_covariances(self, covariances: Array, together: int = 1) -> Array:
-        """ln p (G,) of covariances (G, D, D)."""
-        xp = namespace(covariances)
-        C, R = xp.linalg.cholesky(covariances), self._root
-        inside = xp.linalg.inv(C) @ R
-        trace = xp.sum(inside * inside, axis=(-2, -1)) - C.shape[-1]
-        apart = log_determinant(C) - log_determinant(R)
+    def log_covariances(self, covariances: Array, together: int = 1, factors: Array | None = None) -> Array:
+        """ln p (G,) of covariances (G, D, D); `factors` are upper triangular U with U U' = Sigma^-1, if known."""
+        xp, R = namespace(covariances), self._root
+        U = transpose(xp.linalg.inv(xp.linalg.cholesky(covariances))) if factors is None else factors
+        inside = transpose(U) @ R
+        trace = xp.sum(inside * inside, axis=(-2, -1)) - U.shape[-1]
+        apart = -log_determinant(U) - log_determinant(R)
         return -0.5 * self.rows * together * (apart + trace)
 
     @cached_property

@@ -13,15 +13,15 @@ Memory is that of S mixtures, so the number of mixtures at once is bounded (`Run
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from latently.backend.namespace import Array, is_torch, namespace
 from latently.core.block import Block
-from latently.core.tree import mapped
-from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
+from latently.distributions.family import field_names, flattened, unflattened
+from latently.distributions.mixture import DEAD, Mixture, MixtureParams, MixtureStats
 from latently.distributions.responsibilities import respond_in_groups
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -42,9 +42,9 @@ class Stacked(Mixture):
         sums = self.family.sums(density, block, latent, resp)
         return MixtureStats(log_norm @ resp.by_row, namespace(block.X).sum(resp.by_row), sums)
 
-    def log_priors(self, params: MixtureParams) -> Array:
-        """(S,)"""
-        by_component = self.family.log_priors(params.components)
+    def log_priors(self, params: MixtureParams, density: Any) -> Array:
+        """(S,); the density of these parameters has what it takes."""
+        by_component = self.family.log_priors(params.components, density)
         return namespace(by_component).sum(self._by_run(by_component), axis=1)
 
     def roundings(self, density: Any) -> list[float]:
@@ -73,12 +73,38 @@ class Runs:
 
     def stack(self, params: Sequence[MixtureParams]) -> MixtureParams:
         """The components of all, one after the other."""
-        joined: MixtureParams = _joined(params)
-        return joined
+        xp, kind = namespace(params[0].weights), type(params[0].components)
+        arrays = [
+            xp.concat([getattr(one.components, name) for one in params], axis=0) for name in field_names(kind)
+        ]
+        return MixtureParams(xp.concat([one.weights for one in params]), kind(*arrays))
 
     def unstack(self, params: MixtureParams, n_runs: int) -> list[MixtureParams]:
-        K = params.weights.shape[0] // n_runs
-        return [mapped(lambda array, s=s: array[s * K : (s + 1) * K, ...], params) for s in range(n_runs)]
+        K, kind = params.weights.shape[0] // n_runs, type(params.components)
+        arrays = [getattr(params.components, name) for name in field_names(kind)]
+        bounds = [(s * K, (s + 1) * K) for s in range(n_runs)]
+        return [
+            MixtureParams(params.weights[a:b], kind(*(array[a:b, ...] for array in arrays))) for a, b in bounds
+        ]
+
+    def to_vectors(self, params: Sequence[MixtureParams]) -> Array:
+        """(S, p) the vector of each run."""
+        joined = self.stack(params)
+        xp = namespace(joined.weights)
+        log_weights = xp.log(xp.clip(joined.weights, min=DEAD))
+        return flattened((log_weights, *self.kernel.family.coordinates(joined.components)), len(params))
+
+    def from_vectors(self, vectors: Array, like: Sequence[MixtureParams]) -> list[MixtureParams]:
+        """The parameters of every vector; a ValueError if any has none."""
+        xp, S, joined = namespace(vectors), len(like), self.stack(like)
+        K = joined.weights.shape[0] // S
+        log_weights = vectors[:, :K] - xp.max(vectors[:, :K], axis=1, keepdims=True)
+        dead = xp.reshape(joined.weights, (S, K)) <= DEAD
+        weights = xp.where(dead, 0.0, xp.exp(log_weights))
+        weights = xp.reshape(weights / xp.sum(weights, axis=1, keepdims=True), (S * K,))
+        arrays = unflattened(vectors[:, K:], joined.components)
+        components = self.kernel.family.from_coordinates(*arrays)
+        return self.unstack(MixtureParams(weights, components), S)
 
 
 def can_be_stacked(kernel: Any) -> bool:
@@ -94,13 +120,3 @@ def can_be_stacked(kernel: Any) -> bool:
 
 def _is_full(family: Any) -> bool:
     return not hasattr(family, "n_factors")
-
-
-def _joined(records: Sequence[Any]) -> Any:
-    """One record whose arrays are those of the records, one after the other."""
-    first = records[0]
-    if hasattr(first, "shape"):
-        return namespace(first).concat(list(records), axis=0)
-    build: Any = type(first)
-    names = [field.name for field in fields(first)]
-    return build(**{name: _joined([getattr(record, name) for record in records]) for name in names})

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.backend.placement import one_blas_thread
 from latently.core.drivers import em_step, relative
-from latently.core.search import Search
+from latently.core.search import CHEAP, COSTLY, Search
 from latently.core.squarem import squarem, squarem_steps
 from latently.core.summary import Summary
 from latently.core.together import em_steps
@@ -297,7 +297,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             ready(found.first(n_first)),
             lambda best: ready(found.near(mapped(to_numpy, best))),
             n_near,
-            n_vain=1 if self.n_init == "auto" else None,
+            n_vain=starts.IN_VAIN if self.n_init == "auto" else None,
         )
 
     def _search(self, problem, sample):
@@ -311,14 +311,16 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         rows = max(float(np.sum(sample.weight)), float(len(sample)))
         short_steps = long_steps = None
         if can_be_stacked(problem.kernel) and not problem.kernel.conditionals(problem.summary.missing):
-            short_steps = long_steps = em_steps(Runs(problem.kernel), sweep, len(sample), step)
+            runs = Runs(problem.kernel)
+            short_steps = long_steps = em_steps(runs, sweep, len(sample), step)
             if self.accelerate == "squarem":
-                long_steps = squarem_steps(short_steps, problem.kernel)
+                long_steps = squarem_steps(short_steps, runs)
         return Search(
             short,
             long,
             stop=relative(max(self.tol, SEARCH_TOL)),
             clean=lambda params: not is_degenerate(problem.kernel, params, rows),
+            effort=COSTLY if short_steps is None else CHEAP,
             short_steps=short_steps,
             long_steps=long_steps,
         )

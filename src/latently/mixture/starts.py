@@ -25,6 +25,7 @@ from latently.mixture.kmeans import MOST_STEPS, Task, kmeans
 
 INITS = ("kmeans", "k-means++", "random")
 _AT_FIRST, _NEAR = 8, 36  # starts
+IN_VAIN = 1  # rounds of starts near an optimum after which no more are tried
 _HIERARCHICAL_ROWS = 1000  # that are agglomerated, in time quadratic in their number
 _HIERARCHICAL_SCORES = 20  # principal scores in which they are
 _DISTANT = 0.05  # chance to merge two parts that share no row, relative to two that share all
