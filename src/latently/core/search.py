@@ -40,22 +40,25 @@ _ROUND = 5  # long steps between two looks at a race
 _LONGEST = 200  # steps of a run
 _SLOWEST = 0.9  # the largest rho: of slow runs at most nine times their last gain is expected
 _SLACK = 2e-4  # relative differences between optima that do not matter
-VARIANTS = 12  # starts near a winner that are tried together
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is spent on runs before the race."""
+    """How many starts are tried, and how far they run before most of them are dropped."""
 
-    short: int  # plain steps of all starts
+    first: int  # starts at first
+    near: int  # starts near the best optima found, at most
+    at_once: int  # of them that are compared before the best optimum may change
+    in_vain: int  # how often in a row they may be in vain
+    short: int  # plain steps of the first starts
     short_near: int  # the same of starts near an optimum
     cuts: tuple[tuple[int, float], ...]  # then long steps, and the share of runs that go on after them
     racers: int  # that race at first; the first start is always among them
     racers_near: int  # starts near an optimum that race against it
 
 
-COSTLY = Effort(4, 2, (), 3, 1)  # where a run costs as much beside others as alone
-CHEAP = Effort(3, 3, ((2, 0.5), (3, 0.4)), 3, 3)  # where runs share passes over the rows
+COSTLY = Effort(8, 36, 12, 1, 4, 2, (), 3, 1)  # where a run costs as much beside others as alone
+CHEAP = Effort(12, 72, 18, 2, 3, 3, ((2, 0.5), (3, 0.4)), 3, 3)  # where runs share passes over the rows
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Search(Generic[Params]):
         """The end of the best run, and whether the user interrupted the search.
 
         `near(params)` yields new starts near an optimum; `n_near` of them are tried in all, but no more after
-        `n_vain` times twelve in a row were in vain. A single start is returned unchanged.
+        `n_vain` times as many as are compared at once were in vain. A single start is returned unchanged.
         """
         starts = iter(starts)
         first, second = next(starts), next(starts, None)
@@ -93,7 +96,7 @@ class Search(Generic[Params]):
             found.race(ends, until_decided=n_near == 0)
             in_vain = 0
             while n_near > 0 and in_vain != n_vain:
-                before, starts = found.best, islice(near(found.best.params), min(n_near, VARIANTS))
+                before, starts = found.best, islice(near(found.best.params), min(n_near, self.effort.at_once))
                 starts = list(starts)
                 if not starts:
                     break

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 from latently.core.drivers import Objective, Result, State, Step, StopRule, advanced, interrupted_at
@@ -20,12 +21,6 @@ Steps = Callable[[Sequence[Params]], list[Step[Params]]]
 class Stackable(Protocol):
     """How the parameters of several runs become those of one kernel."""
 
-    @property
-    def kernel(self) -> Any: ...
-
-    def at_once(self, n_rows: int, params: Any) -> int:
-        """How many runs are best stacked."""
-
     def stacked(self, n_runs: int) -> Any:
         """The kernel; its log-likelihoods, `log_priors` and `roundings` are those of the runs."""
 
@@ -34,22 +29,24 @@ class Stackable(Protocol):
     def unstack(self, params: Any, n_runs: int) -> list[Any]: ...
 
 
-def each(step: Callable[[Params], Step[Params]]) -> Steps[Params]:
-    """The steps of several runs, one run after the other."""
-    return lambda params: [step(one) for one in params]
+def em_steps(runs: Stackable, sweep: Any, at_once: int, alone: Callable[[Any], Step[Any]]) -> Steps[Any]:
+    """EM steps over the rows of a sweep, of up to `at_once` runs at once; `alone` is the step of one.
 
-
-def em_steps(runs: Stackable, sweep: Any, n_rows: int, alone: Callable[[Any], Step[Any]]) -> Steps[Any]:
-    """EM steps over the rows of a sweep, of as many runs at once as is best; `alone` is the step of one."""
+    The last steps are remembered: runs that continue ask for them again.
+    """
+    recent: list[tuple[Any, Step[Any]]] = []
 
     def steps(params: Sequence[Any]) -> list[Step[Any]]:
-        n = runs.at_once(n_rows, params[0])
-        if n == 1:
-            return [alone(one) for one in params]
-        n_groups = -(-len(params) // n)
+        known = {id(one): step for one, step in recent}
+        if all(id(one) in known for one in params):
+            return [known[id(one)] for one in params]
+        recent.clear()  # before memory is needed for others
+        n_groups = -(-len(params) // at_once)
         bounds = [len(params) * i // n_groups for i in range(n_groups + 1)]
-        groups = [params[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
-        return [step for group in groups for step in _stacked_steps(runs, sweep, group, alone)]
+        groups = [params[a:b] for a, b in pairwise(bounds)]
+        taken = [step for group in groups for step in _stacked_steps(runs, sweep, group, alone)]
+        recent.extend(zip(params, taken, strict=True))
+        return taken
 
     return steps
 
@@ -63,9 +60,7 @@ def _stacked_steps(
     density = kernel.prepare(joined)
     stats = kernel.stats(density, sweep.sum(kernel.e_step, density))
     objectives = (stats.log_likelihood + kernel.log_priors(joined, density)) / stats.total_weight
-    following = cache(
-        lambda: runs.unstack(kernel.canonical(kernel.m_step(stats, joined)), len(params))
-    )
+    following = cache(lambda: runs.unstack(kernel.canonical(kernel.m_step(stats, joined)), len(params)))
     return [
         Step(float(objectives[i]), rounding, lambda i=i: following()[i])  # type: ignore[misc]
         for i, rounding in enumerate(kernel.roundings(density))

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import Array, is_torch, namespace
+from latently.backend.namespace import Array, namespace
 from latently.core.block import Block
 from latently.distributions.family import field_names, flattened, unflattened
 from latently.distributions.mixture import DEAD, Mixture, MixtureParams, MixtureStats
@@ -61,12 +61,10 @@ class Runs:
 
     kernel: Mixture
 
-    def at_once(self, n_rows: int, params: MixtureParams) -> int:
-        """How many of such mixtures are best stacked for so many rows; one if that gains nothing."""
-        means = params.components.means
-        accelerated = is_torch(means) and means.device.type != "cpu"
-        budget = _NUMBERS_ON_DEVICE if accelerated else _NUMBERS
-        return max(1, budget // max(1, n_rows * means.shape[0] * means.shape[1]))
+    def at_once(self, n_rows: int, n_features: int, n_components: int, on_device: bool = False) -> int:
+        """How many mixtures are best stacked for so many rows; one if that gains nothing."""
+        budget = _NUMBERS_ON_DEVICE if on_device else _NUMBERS
+        return max(1, budget // max(1, n_rows * n_features * n_components))
 
     def stacked(self, n_runs: int) -> Stacked:
         return Stacked(self.kernel.family, self.kernel.dtype, n_runs)
@@ -110,9 +108,10 @@ class Runs:
 def can_be_stacked(kernel: Any) -> bool:
     """Whether runs of the kernel can go together: plain mixtures of components that share nothing.
 
-    A prior of its own for every component would have to be repeated; such are left alone.
+    A prior of its own for every component would have to be repeated; such are left alone. So are families
+    with steps over some of their parameters.
     """
-    if type(kernel) is not Mixture or not kernel.family.separate:
+    if type(kernel) is not Mixture or not kernel.family.separate or kernel.family.conditionals():
         return False
     prior = kernel.family.prior
     return prior is None or prior.scale.ndim == (2 if _is_full(kernel.family) else 1)

@@ -18,28 +18,29 @@ from scipy.optimize import linear_sum_assignment
 from latently.backend.linalg import leading_eigenpairs
 from latently.backend.namespace import Floats
 from latently.core.frame import Frame
-from latently.core.search import VARIANTS
+from latently.core.search import COSTLY
 from latently.distributions.mixture import responsibilities
 from latently.estimators.randomness import as_random_state
 from latently.mixture.kmeans import MOST_STEPS, Task, kmeans
 
 INITS = ("kmeans", "k-means++", "random")
-_AT_FIRST, _NEAR = 8, 36  # starts
-IN_VAIN = 1  # rounds of starts near an optimum after which no more are tried
+_AT_ONCE = 6  # starts near an optimum whose rows are clustered together
+_BALL = (0.1, 0.6)  # shares of a part that may be split off around one of its rows
 _HIERARCHICAL_ROWS = 1000  # that are agglomerated, in time quadratic in their number
 _HIERARCHICAL_SCORES = 20  # principal scores in which they are
+_SPLITS = ("kmeans", "k-means++", "ball", "random")
 _DISTANT = 0.05  # chance to merge two parts that share no row, relative to two that share all
 
 
-def number_of_starts(n_init, in_dimensions=None, most=None):
+def number_of_starts(n_init, in_dimensions=None, most=None, effort=COSTLY):
     """How many starts are tried at first, and how many near the best optima found; `n_init` in all.
 
-    With "auto" 8, and at most 36; models that use two more kinds of starts have 2 more of the first. With
-    `most`, "auto" is at most that many in all.
+    With "auto" as many as the effort says; models that use two more kinds of starts have 2 more of the first.
+    With `most`, "auto" is at most that many in all.
     """
-    at_first = _AT_FIRST if in_dimensions is None else _AT_FIRST + 2
+    at_first = effort.first if in_dimensions is None else effort.first + 2
     if n_init == "auto":
-        return at_first, _NEAR if most is None else min(_NEAR, most - at_first)
+        return at_first, effort.near if most is None else min(effort.near, most - at_first)
     first = min(n_init, max(at_first, n_init // 3))
     return first, n_init - first
 
@@ -92,8 +93,9 @@ class Starts:
     def near(self, params):
         """Yield starts near an optimum: two of its parts are merged, and one is split in two, at random.
 
-        Parts that share rows are merged more often, and large parts are split more often. With `n_classes`
-        both happen within one class.
+        Parts that share rows are merged more often, and large parts are split more often. A part is split by
+        k-means, by the seeds of k-means++, around one of its rows, or at random: no way finds all optima.
+        With `n_classes` both happen within one class.
         """
         K, weight, rng = self.n_components, self.block.weight, self.rng
         shares = responsibilities(self.kernel, self.kernel.prepare(params), self.block).T[:K, :]  # no noise
@@ -108,7 +110,7 @@ class Starts:
         labels = np.argmax(shares, axis=0)
         while True:
             changes = []
-            for _ in range(VARIANTS):
+            for _ in range(_AT_ONCE):
                 pair = rng.choice(len(i), p=chance / chance.sum())
                 one, other = i[pair], j[pair]
                 merged = np.where(labels == other, one, labels)
@@ -118,14 +120,27 @@ class Starts:
                 if not size.any():
                     return
                 own = merged == rng.choice(K, p=size / size.sum())
-                units = np.sqrt(rng.standard_exponential(self.block.X.shape[1]))
-                # half are k-means++ alone, which rather splits off distant rows
-                n_steps = (MOST_STEPS, 0)[rng.randint(2)]
-                task = Task(np.where(own, weight, 0.0), units, rng.randint(2**31 - 1), n_steps)
-                changes.append((merged, own, other, task))
-            halves = kmeans(self.block.X, [task for *_, task in changes], 2, self.block.observed)
+                changes.append((merged, own, other, _SPLITS[rng.randint(len(_SPLITS))]))
+            halves = self._halves([(own, by) for _, own, _, by in changes])
             for (merged, own, other, _), half in zip(changes, halves, strict=True):
-                yield self._start(self._as_allowed(np.where(own & (half == 1), other, merged)))
+                yield self._start(self._as_allowed(np.where(own & half, other, merged)))
+
+    def _halves(self, parts):
+        """(n,) bool for every part (n,) of rows, and a way to split it: whether rows are in its second half."""
+        X, weight, rng = self.block.X, self.block.weight, self.rng
+        units = [np.sqrt(rng.standard_exponential(X.shape[1])) for _ in parts]
+        seeds = [rng.randint(2**31 - 1) for _ in parts]
+        steps = {"kmeans": MOST_STEPS, "k-means++": 0}
+        given = list(zip(parts, units, seeds, strict=True))
+        tasks = [Task(np.where(own, weight, 0.0), u, s, steps[by]) for (own, by), u, s in given if by in steps]
+        clustered = iter(kmeans(X, tasks, 2, self.block.observed) if tasks else [])
+        for (own, by), unit, seed in given:
+            if by in steps:
+                yield next(clustered) == 1
+            elif by == "ball":
+                yield _around_a_row(X * unit, np.where(own, weight, 0.0), np.random.default_rng(seed))
+            else:
+                yield np.random.default_rng(seed).random(len(X)) < 0.5
 
     def _start(self, labels, means=None):
         X, weight, observed = self.block.X, self.block.weight, self.block.observed
@@ -233,6 +248,16 @@ def partitions(rows, weight, n_components, given, seen):
         else:
             found.append(np.random.default_rng(how.seed).integers(n_components, size=len(rows)))
     return found
+
+
+def _around_a_row(X, weight, rng):
+    """(n,) bool: the rows nearest to a random one, a random share of all; rows of zero weight do not count."""
+    centre = X[rng.choice(len(X), p=weight / weight.sum())]
+    distance = np.where(weight > 0, np.sum((X - centre) ** 2, axis=1), np.inf)
+    order = np.argsort(distance, kind="stable")
+    inside = np.zeros(len(X), dtype=bool)
+    inside[order] = np.cumsum(weight[order]) <= rng.uniform(*_BALL) * weight.sum()
+    return inside
 
 
 def agglomerated(X, n_components, seed):
