@@ -310,7 +310,7 @@ def test_classes_that_are_apart_end_in_a_sharp_answer():
     rng = np.random.default_rng(0)
     y = np.arange(80) % 2
     X = rng.normal(size=(80, 3)) + 12.0 * np.outer(y, [1.0, 1.0, 0.0])
-    model = MFMClassifier(1, 1, random_state=0).fit(X, y)
+    model = MFMClassifier(1, 1, temperature=None, random_state=0).fit(X, y)
     assert model.converged_ and np.all(np.isfinite(model.coef_))
     assert model.score(X, y) == 1.0
     assert model.risks(X).classification.max() < 1e-3
