@@ -140,13 +140,13 @@ REPRODUCTION = Reproduction(
         200 units have more sources than there are inputs, so a row does not determine them: at the minimum
         of the cost labels are stored in the directions that rows leave free, and a new image, whose sources
         know no label, is called wrong (92.3 %). Steps along the gradient, which sigma^2 = 1e-6 makes short,
-        hardly move in these directions, and 119 of them are as far as the source may have got. Its numbers
-        are those of its steps, not of the minimum of its cost.
+        hardly move in these directions. So the source's numbers are those of its steps, not of the minimum
+        of its cost. We took such steps after we had seen the errors at the minimum.
         """,
         """
         Dual sessions have 10.38 % and 9.79 %, where the source has 19.3 % and 18.95 %: with a classifier
         that is fitted to convergence labels need not shape the sources. With 50 units "beta and gamma
-        swapped" (Fig. 5.40) is about the same, 10.78 %; e_r is that of 50 principal axes of the sources.
+        swapped" (Fig. 5.40) is about the same, 10.78 %.
         """,
         """
         e_r of 200 units is 2.30, where the source has 3.8, and nearly that of the first layer: 200 units
