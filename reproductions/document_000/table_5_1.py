@@ -167,7 +167,8 @@ REPRODUCTION = Reproduction(
     },
     remarks=(
         """
-        Table 5.1 is met: 2.23 for 2.25, and 9.05 % for 9.2 %, after a few sweeps. The squared error is that of
+        Table 5.1 is met: 2.23 for 2.25, and 9.05 % for 9.2 %, after a few sweeps. The squared error is that
+        of
         PCA with as many axes, which is the best there is without penalties, and labels hardly change it at
         this sigma^2.
         """,
