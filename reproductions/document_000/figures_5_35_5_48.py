@@ -122,8 +122,8 @@ REPRODUCTION = Reproduction(
         0.92 as sure as of real digits), so its judgement proves little.
         """,
         """
-        Only with a penalty on sources and a threshold of 1 (Fig. 5.46, alpha = 0.05) are there legible digits:
-        the minimum is unique, so there is one for each class, soft, like a mean. At a smaller threshold
+        Only with a penalty on sources and a threshold of 1 (Fig. 5.46, alpha = 0.05) are there legible
+        digits: the minimum is unique, so there is one for each class, soft, like a mean. At a smaller threshold
         random sources that tell nothing stay as they were drawn.
         """,
     ),
