@@ -123,8 +123,8 @@ REPRODUCTION = Reproduction(
         """,
         """
         Only with a penalty on sources and a threshold of 1 (Fig. 5.46, alpha = 0.05) are there legible
-        digits: the minimum is unique, so there is one for each class, soft, like a mean. At a smaller threshold
-        random sources that tell nothing stay as they were drawn.
+        digits: the minimum is unique, so there is one for each class, soft, like a mean. At a smaller
+        threshold random sources that tell nothing stay as they were drawn.
         """,
     ),
     figures={"": draw_digits},
