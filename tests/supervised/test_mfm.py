@@ -246,7 +246,7 @@ def test_the_oracle_never_lowers_its_objective():
 
 
 @either_way
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_objective_never_falls(seed, accelerate):
     rng = np.random.default_rng(seed)
     L, d, C = int(rng.integers(1, 4)), int(rng.integers(1, 5)), int(rng.integers(2, 5))
@@ -259,7 +259,7 @@ def test_the_objective_never_falls(seed, accelerate):
         X[:, 0] += 4.0 * np.arange(60) % C
     settings = {"discriminative_weight": emphasis, "accelerate": accelerate, "random_state": seed}
     settings["prior"] = None
-    model = MFMClassifier(L, d, max_iter=25, tol=0.0, n_init=2, **settings).fit(X, y, weight)
+    model = MFMClassifier(L, d, max_iter=15, tol=0.0, n_init=2, **settings).fit(X, y, weight)
     assert np.isfinite(model.history_).all()
     assert np.diff(model.history_).min() >= -1e-8
     assert model.history_[-1] == pytest.approx(objective(model, X, y, emphasis, weight), abs=1e-8)
@@ -310,7 +310,7 @@ def test_classes_that_are_apart_end_in_a_sharp_answer():
     rng = np.random.default_rng(0)
     y = np.arange(80) % 2
     X = rng.normal(size=(80, 3)) + 12.0 * np.outer(y, [1.0, 1.0, 0.0])
-    model = MFMClassifier(1, 1, random_state=0).fit(X, y)
+    model = MFMClassifier(1, 1, temperature=None, random_state=0).fit(X, y)
     assert model.converged_ and np.all(np.isfinite(model.coef_))
     assert model.score(X, y) == 1.0
     assert model.risks(X).classification.max() < 1e-3

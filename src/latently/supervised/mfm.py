@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, namespace, to_numpy
 from latently.core.drivers import LOG_LIKELIHOOD, State, em_step, relative, run
+from latently.core.search import COSTLY
 from latently.core.tree import mapped
 from latently.distributions.labelled import (
     LabelledMixture,
@@ -102,6 +103,7 @@ class LabelSearch:
     stop: Any
     label_loss: Any  # of parameters: the mean of -ln P(z | x) over labelled rows
     clean: Any  # whether no component is degenerate
+    effort: Any = COSTLY
 
     def best(self, starts, near, n_near=0, n_vain=None):
         """The end of the best run, and whether the user interrupted; a single start is returned unchanged."""
