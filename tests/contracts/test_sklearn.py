@@ -24,8 +24,9 @@ from tests.contracts.cases import CASES, HAVE_TORCH
 from tests.contracts.models import ALL
 
 LOOSE = {"tol": 1e-2, "n_init": 1}  # to save time
-SMALL = MFA(2, 1, random_state=0, **LOOSE)
-EM = {"tol": 1e-3, "n_init": 3}
+SMALL = MFA(2, 1, random_state=0, max_iter=5, **LOOSE)
+EM = {"tol": 1e-3, "n_init": 2, "max_iter": 20}
+FEW_SWEEPS = {"tol": 1e-3, "max_iter": 10}
 CHECKED = [  # one of every class
     GaussianMixture(2, **EM),
     FactorAnalysis(),
@@ -34,13 +35,13 @@ CHECKED = [  # one of every class
     MPPCA(2, 1, **EM),
     MCFA(2, 1, **EM),
     NestedMixture(2, 2, covariance_type="diag", random_state=0, **LOOSE),
-    MJFAClassifier(2, 1, **LOOSE),
-    MFMClassifier(tol=1e-3),
+    MJFAClassifier(2, 1, max_iter=5, **LOOSE),
+    MFMClassifier(**FEW_SWEEPS),
     PerClass(SMALL),
-    NMF(tol=1e-3),
-    NLMF(tol=1e-3),
-    NLMFClassifier(tol=1e-3),
-    DeepNLMF((2, 2), tol=1e-3),
+    NMF(**FEW_SWEEPS),
+    NLMF(**FEW_SWEEPS),
+    NLMFClassifier(**FEW_SWEEPS),
+    DeepNLMF((2, 2), **FEW_SWEEPS),
     BNMF(3, **LOOSE),
     BinarySparseCoding(2, **LOOSE),
     VectorQuantizer(2, n_init=1, random_state=0),

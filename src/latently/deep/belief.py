@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot, softplus
+from torch.nn.functional import softplus
 
 from latently.deep.boltzmann import (
     Boltzmann,
@@ -32,6 +32,8 @@ from latently.deep.boltzmann import (
     binary,
     mean_over,
     mean_product,
+    one_hot,
+    one_of,
 )
 from latently.deep.draws import RowDraws
 from latently.training.batches import Batch
@@ -301,10 +303,8 @@ class BeliefTraining(nn.Module):
         if not n_labels:
             return v
         y: Any = batch.y
-        labels = one_hot(y.clamp(min=0), n_labels).to(v.dtype)
+        labels = one_hot(y.clamp(min=0), v.new_empty(len(v), n_labels))
         if self.has_unlabelled:
-            known = y >= 0
-            scores = torch.softmax(machine.within(v.dtype).label_scores(v), dim=1)
-            drawn = torch.multinomial(scores, 1, generator=batch.generator)[:, 0]
-            labels = torch.where(known[:, None], labels, one_hot(drawn, n_labels).to(v.dtype))
+            drawn = one_of(machine.within(v.dtype).label_scores(v), batch.generator)
+            labels = torch.where(y[:, None] >= 0, labels, drawn)
         return torch.cat([v, labels], dim=1)

@@ -107,9 +107,15 @@ class GaussianUnits:
 
 
 def one_of(log_odds: Tensor, generator: torch.Generator) -> Tensor:
-    """One-hot draws, (n, C)"""
-    chosen = torch.multinomial(torch.softmax(log_odds, dim=1), 1, generator=generator)[:, 0]
-    return nn.functional.one_hot(chosen, log_odds.shape[1]).to(log_odds.dtype)
+    """One-hot draws, (n, C): the draws of torch.multinomial, which reads its input on the host."""
+    probability = torch.softmax(log_odds, dim=1)
+    waiting = torch.empty_like(probability).exponential_(generator=generator)
+    return one_hot((probability / waiting).argmax(dim=1), probability)
+
+
+def one_hot(chosen: Tensor, like: Tensor) -> Tensor:
+    """Rows of zeros with a one where chosen (n,) says, in the shape (n, C) and dtype of `like`."""
+    return torch.zeros_like(like).scatter_(1, chosen[:, None], 1.0)
 
 
 @dataclass(frozen=True)
@@ -365,6 +371,7 @@ class ContrastiveDivergence(nn.Module):
         self.velocities = Velocities(machine.components, machine.intercept_visible, machine.intercept_hidden)
         self.register_buffer("chain", torch.zeros(n_chains, len(machine.intercept_visible)))
         self.register_buffer("started", torch.zeros(1))
+        self._has_started = False
 
     def step(
         self, v0: Tensor, weight: Tensor | None, generator: torch.Generator, learning: Learning
@@ -381,8 +388,8 @@ class ContrastiveDivergence(nn.Module):
         if self.chain.shape[0]:
             vk, _ = machine.gibbs(self._chains(machine, generator), learning.n_gibbs, generator)
             self.chain.copy_(vk)
-            share = 1.0 if weight is None else float(weight.mean())
-            model_weight = torch.full((len(vk),), share / len(vk), dtype=v0.dtype, device=v0.device)
+            if weight is not None:
+                model_weight = (weight.mean() / len(vk)).expand(len(vk))
         else:
             vk, _ = machine.gibbs(v0, learning.n_gibbs, generator, p0)
         pk, end = machine.hidden(vk), vk
@@ -409,10 +416,13 @@ class ContrastiveDivergence(nn.Module):
         return {"log-likelihood": mean_over(found, None if weight is None else weight / len(v))}
 
     def _chains(self, machine: Boltzmann, generator: torch.Generator) -> Tensor:
-        if not bool(self.started):
+        if not self._has_started:  # asks the tensor once: its value is not known on the host
+            self._has_started = bool(self.started)
+        if not self._has_started:
             b = machine.intercept_visible
             self.chain.copy_(machine.units.draw(b.expand(len(self.chain), -1), generator))
             self.started.fill_(1.0)
+            self._has_started = True
         return self.chain.to(machine.components.dtype)
 
 

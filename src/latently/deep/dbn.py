@@ -244,11 +244,9 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
 
     def _layer_stage(self, training, rows, layer, continued):
         learning = self._learning()
-        step = self._step(training, lambda module, batch: module.greedy(layer, batch, learning))
-        evaluate = self._evaluate(training, lambda module, batch: module.evaluate(layer, batch))
         return Stage(
-            step,
-            evaluate,
+            lambda batch: training.greedy(layer, batch, learning),
+            lambda batch: training.evaluate(layer, batch),
             self.max_iter,
             lambda: None if continued else self._begin(training, rows, layer),
         )
@@ -274,8 +272,8 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         learning = replace(self._learning(), rate=self.fine_tune_learning_rate)
         top = len(self._layer_sizes) - 1
         return Stage(
-            self._step(training, lambda module, batch: module.up_down(batch, learning)),
-            self._evaluate(training, lambda module, batch: module.evaluate(top, batch)),
+            lambda batch: training.up_down(batch, learning),
+            lambda batch: training.evaluate(top, batch),
             self.fine_tune,
             lambda: None if continued else training.begin_apart(),
         )

@@ -152,6 +152,7 @@ class NetworkEstimator(IterativeEstimator):
     watched: ClassVar[str] = "loss"  # the entry of the losses that is the objective
     min_batch_size: ClassVar[int] = 1  # batch normalisation needs 2
     draws_name_generators: ClassVar[bool] = False  # whether all draws of `_losses` use batch.generator
+    static_steps: ClassVar[bool] = False  # whether `_losses` is static as `training.graphs` has it
     precision: ClassVar[torch.dtype] = torch.float32  # of the parameters
 
     # -- what a model is ------------------------------------------------------------------------------
@@ -251,7 +252,7 @@ class NetworkEstimator(IterativeEstimator):
     def _trained(self, training, rows, generators, *, validation, callbacks, checkpoint):
         """The result of the training; a model with several stages replaces this."""
         return train(
-            self._step(training),
+            lambda batch: self._losses(training, batch),
             training,
             rows,
             generators,
@@ -259,7 +260,7 @@ class NetworkEstimator(IterativeEstimator):
             optimizer=self._optimizer(training),
             schedule=self._schedule(),
             validation=validation,
-            evaluate=self._evaluate(training),
+            evaluate=lambda batch: self._evaluation(training, batch),
             callbacks=callbacks,
             checkpoint=checkpoint,
             **self._monitoring(),
@@ -274,6 +275,8 @@ class NetworkEstimator(IterativeEstimator):
             "tol": self.tol,
             "checkpoint_every": self.checkpoint_every,
             "draws_name_generators": self.draws_name_generators,
+            "static": self.static_steps,
+            "check": self._refuse_bad_rows,
         }
 
     def _schedule(self):
@@ -282,27 +285,6 @@ class NetworkEstimator(IterativeEstimator):
 
     def _finish(self, rows, generators):
         """Set what is learnt from the rows after the training, with the fitted module."""
-
-    def _step(self, training, losses=None):
-        """The step of the training, which checks rows when they are read for the first time."""
-        losses = losses or self._losses
-
-        def step(batch):
-            if batch.epoch == 0:
-                self._refuse_bad_rows(batch.X)
-            return losses(training, batch)
-
-        return step
-
-    def _evaluate(self, training, evaluation=None):
-        evaluation = evaluation or self._evaluation
-
-        def evaluate(batch):
-            if batch.epoch == 0:
-                self._refuse_bad_rows(batch.X)
-            return evaluation(training, batch)
-
-        return evaluate
 
     def _rows(self, data, targets):
         return Rows(
@@ -353,13 +335,13 @@ class NetworkEstimator(IterativeEstimator):
             training = self._training(module).to(rows.device)
             online = Online(module, training, self._optimizer(training), generators)
         result = train(
-            self._step(online.training, self._online_losses),
+            lambda batch: self._online_losses(online.training, batch),
             online.training,
             rows,
             online.generators,
             max_iter=1,
             optimizer=online.optimizer,
-            **self._monitoring() | {"patience": None},
+            **self._monitoring() | {"patience": None, "static": False},
         )
         if result.interrupted:
             raise KeyboardInterrupt

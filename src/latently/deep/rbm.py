@@ -94,6 +94,7 @@ class BoltzmannOptions(NetworkEstimator):
 
     watched: ClassVar[str] = "log-likelihood"
     draws_name_generators: ClassVar[bool] = True
+    static_steps: ClassVar[bool] = True
     precision: ClassVar[torch.dtype] = torch.float64  # so that small updates of large weights are not lost
 
     @property

@@ -5,10 +5,10 @@
     ELBO(x)  = E_q[ln p(x | z)] - KL(q(z | x) || p(z)),     KL = 1/2 sum_j (m_j^2 + v_j - 1 - ln v_j)
     ln p(x) ~= ln 1/S sum_s p(x | z_s) p(z_s) / q(z_s | x),  z_s ~ q(z | x)
 
-After training, p(z) may be replaced by a mixture fitted to draws of q, the aggregate posterior. That is meant
-to raise ln p(x); the ELBO may fall, as q was trained for N(0, I). Rows of the Gaussian likelihood are centred
-and divided by one common scale inside; densities are in the units of X. A row costs a pass through the
-encoder and, for each draw, one through the decoder.
+After training, p(z) may be replaced by a mixture fitted to one draw of q for each row, which is meant to
+raise ln p(x); the ELBO may fall, as a large mixture overfits these draws. Rows of the Gaussian likelihood are
+centred and divided by one common scale inside; densities are in the units of X. A row costs a pass through
+the encoder and, for each draw, one through the decoder.
 Kingma and Welling (2014), ICLR; Burda, Grosse and Salakhutdinov (2016), ICLR; Tomczak and Welling (2018),
 AISTATS.
 """
@@ -347,6 +347,11 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
         """Networks of the user may have dropout."""
         return self.encoder is None and self.decoder is None
 
+    @property
+    def static_steps(self):  # type: ignore[override]
+        """Networks of the user may do anything."""
+        return self.encoder is None and self.decoder is None
+
     def _losses(self, module, batch):
         X = batch.X
         if self.binarize:
@@ -583,9 +588,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
         device = self.module_.mean.device
         on_cpu = device.type == "cpu" or not hasattr(self.prior_, "to")
         density = self.prior_ if on_cpu else self.prior_.to(device)
-        if (
-            not on_cpu
-        ):  # torch loads its linear algebra at the first call, which may not come from two threads
+        if not on_cpu:  # torch loads its linear algebra at the first call: not in two threads at once
             density.score_samples(torch.zeros((1, self.n_factors), dtype=torch.float64, device=device))
 
         def log_prior(Z):

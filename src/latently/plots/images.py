@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from latently.backend.namespace import to_numpy
 from latently.plots._style import axes_for
 
 _SCALES = ("together", "single", None)
@@ -116,12 +117,9 @@ class ImageGridDisplay:
         -------
         ImageGridDisplay
         """
-        layers = getattr(model, "layers_", [model])
-        if not hasattr(layers[-1], "coef_") or not hasattr(layers[-1], "components_"):
+        if not hasattr(model, "class_features"):
             raise TypeError(f"{type(model).__name__} has no coef_ and components_ to show")
-        images = np.asarray(layers[-1].coef_)
-        for layer in reversed(layers):
-            images = images @ np.asarray(layer.components_)
+        images = to_numpy(model.class_features())
         return cls(images, image_shape, **{"labels": [str(label) for label in model.classes_], **options})
 
     def _lay_out(self):

@@ -122,24 +122,27 @@ class Rows:
         this epoch. Otherwise all batches have at least `min_batch_size` rows, if necessary a few more than
         `batch_size`.
         """
-        scale = self._weight_scale()
-        ready: tuple[Array, NDArray[np.int64]] | None = None  # a batch, returned once the next one is ready
-        left: tuple[Array, NDArray[np.int64]] | None = None  # rows too few for a batch
+        weight = self._scaled_weight()
+        ready: tuple[Array, Tensor] | None = None  # a batch, returned once the next one is ready
+        left: tuple[Array, Tensor] | None = None  # rows too few for a batch
         for X, rows in self._chunks():
             index = np.flatnonzero(self._chosen[rows])
+            numbers = torch.from_numpy(rows).to(self.device)
             if left is not None:
-                X, rows = _joined(left, (_taken(X, index), rows[index]))
-                index = np.arange(len(rows))
+                part = torch.from_numpy(index).to(self.device)
+                X, numbers = _joined(left, (_taken(X, part), numbers[part]))
+                index = np.arange(len(numbers))
             if order is not None:
                 index = order.permutation(index)
+            taken = torch.from_numpy(index).to(self.device)  # once: a transfer costs as much as a small step
             bounds = self._bounds(len(index))
             for start, stop in pairwise(bounds):
                 if ready is not None:
-                    yield self._batch(*ready, scale, generator, epoch)
-                part = index[start:stop]
-                ready = _taken(X, part), rows[part]
-            rest = index[bounds[-1] :]
-            left = (_taken(X, rest), rows[rest]) if len(rest) else None
+                    yield self._batch(*ready, weight, generator, epoch)
+                part = taken[start:stop]
+                ready = _taken(X, part), numbers[part]
+            rest = taken[bounds[-1] :]
+            left = (_taken(X, rest), numbers[rest]) if len(rest) else None
         if ready is None:
             raise ValueError(
                 f"{len(self)} rows are too few for one batch with batch_size={self.batch_size}, "
@@ -147,7 +150,7 @@ class Rows:
             )
         if left is not None and not self.drop_last:
             ready = _joined(ready, left)
-        yield self._batch(*ready, scale, generator, epoch)
+        yield self._batch(*ready, weight, generator, epoch)
 
     def _bounds(self, n: int) -> list[int]:
         """Boundaries of the batches of n rows."""
@@ -162,16 +165,18 @@ class Rows:
             yield block.X, np.arange(start, start + len(block))
             start += len(block)
 
-    def _weight_scale(self) -> float:
-        return 1.0 if self._weight is None else 1.0 / float(self._weight[self._chosen].mean())
+    def _scaled_weight(self) -> Tensor | None:
+        """Weights of all rows, with mean 1 over those that are chosen."""
+        if self._weight is None:
+            return None
+        return self._tensor(self._weight * (1.0 / float(self._weight[self._chosen].mean())))
 
     def _batch(
-        self, X: Array, rows: NDArray[np.int64], scale: float, generator: torch.Generator, epoch: int
+        self, X: Array, rows: Tensor, weight: Tensor | None, generator: torch.Generator, epoch: int
     ) -> Batch:
-        numbers = torch.from_numpy(rows).to(self.device, non_blocking=True)
-        weight = None if self._weight is None else self._tensor(self._weight[rows] * scale)
-        y = None if self._y is None else self._y[numbers]
-        return Batch(self._tensor(X), y, weight, numbers, generator, epoch)
+        y = None if self._y is None else self._y[rows]
+        weight = None if weight is None else weight[rows]
+        return Batch(self._tensor(X), y, weight, rows, generator, epoch)
 
     def _tensor(self, values: Array) -> Tensor:
         """The values in the dtype and on the device of the training."""
@@ -223,14 +228,12 @@ def _opened(X: Any) -> Any:
     return X
 
 
-def _taken(X: Array, index: NDArray[np.int64]) -> Array:
+def _taken(X: Array, index: Tensor) -> Array:
     if is_torch(X):
-        return torch.index_select(X, 0, torch.from_numpy(index).to(X.device, non_blocking=True))
-    return namespace(X).take(X, like(index, X), axis=0)
+        return torch.index_select(X, 0, index.to(X.device))
+    return namespace(X).take(X, like(index.cpu().numpy(), X), axis=0)
 
 
-def _joined(
-    first: tuple[Array, NDArray[np.int64]], second: tuple[Array, NDArray[np.int64]]
-) -> tuple[Array, NDArray[np.int64]]:
+def _joined(first: tuple[Array, Tensor], second: tuple[Array, Tensor]) -> tuple[Array, Tensor]:
     xp = namespace(first[0])
-    return xp.concat([first[0], second[0]], axis=0), np.concatenate([first[1], second[1]])
+    return xp.concat([first[0], second[0]], axis=0), torch.cat([first[1], second[1]])

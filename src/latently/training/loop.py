@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 
 from latently.core.checkpoint import Checkpoint
 from latently.core.drivers import Callback, Iteration, Result
-from latently.training import resume
+from latently.training import graphs, resume
 from latently.training.batches import Batch, Rows
 from latently.training.generators import Generators, drawing_from
 from latently.training.modules import copied_state, set_state
@@ -64,6 +64,8 @@ def train(
     checkpoint: Checkpoint | None = None,
     checkpoint_every: int = 1,
     draws_name_generators: bool = False,
+    static: bool = False,
+    check: Callable[[Tensor], None] | None = None,
     notes: Mapping[str, Any] | None = None,
     from_checkpoint: bool = True,
 ) -> Trained:
@@ -93,6 +95,10 @@ def train(
     draws_name_generators
         Whether every draw of the steps is told `batch.generator`. Other draws are then not redirected to it,
         which saves time where steps consist of many small operations.
+    static
+        Whether steps are static as `training.graphs` has it, so that a GPU can replay them.
+    check
+        Called with rows that are read for the first time; raises an error for those that are not allowed.
     notes, from_checkpoint
         What else checkpoints hold, as numbers (see `training.stages`), and whether an existing one is read.
     """
@@ -102,6 +108,10 @@ def train(
         raise ValueError(f"generators draw on {generators.sampling.device}, but rows are on {rows.device}")
     watched = objective if validation is None else f"validation {objective}"
     callbacks, rates = list(callbacks), _Rates(optimizer, schedule)
+    steps = graphs.Steps(
+        _whole_step(step, optimizer, redirected=not draws_name_generators),
+        graphs.recorder(generators.sampling, optimizer) if static else None,
+    )
     record, best = resume.Record(sign=1 if maximise else -1), None
     if checkpoint is not None and from_checkpoint and checkpoint.exists():
         record, best = resume.read(checkpoint, module, optimizer, generators)
@@ -109,11 +119,11 @@ def train(
     try:
         while record.n_iter < max_iter and not record.ended:
             rates.set(record.n_iter)
-            losses = _epoch(
-                step, module, rows, generators, optimizer, record.n_iter, redirected=not draws_name_generators
-            )
+            means = _Means(record.n_iter, optimizer)
+            losses = _epoch(steps, module, rows, generators, means, check)
             if validation is not None:
-                found = _evaluated(evaluate or step, module, validation, generators, record.n_iter)
+                means = _Means(record.n_iter, None)
+                found = _evaluated(evaluate or step, module, validation, generators, means, check)
                 losses |= {f"validation {name}": value for name, value in found.items()}
             gain = record.add(losses, objective)
             last = resume.Snapshot(record.n_iter, copied_state(module))
@@ -171,25 +181,16 @@ class _Rates:
             group["lr"] = rate * factor
 
 
-def _epoch(
-    step: StepFunction,
-    module: nn.Module,
-    rows: Rows,
-    generators: Generators,
-    optimizer: Optimizer | None,
-    epoch: int,
-    redirected: bool,
-) -> dict[str, float]:
-    """One step for each batch; the means of the losses over all rows."""
-    module.train()
-    means = _Means(epoch, optimizer)
-    for batch in rows.batches(generators.sampling, epoch, generators.shuffling):
+def _whole_step(step: StepFunction, optimizer: Optimizer | None, *, redirected: bool) -> StepFunction:
+    """The step with that of the optimiser; losses are detached."""
+
+    def advance(batch: Batch) -> Losses:
         with (
             torch.set_grad_enabled(optimizer is not None),
             drawing_from(batch.generator) if redirected else nullcontext(),
         ):
             losses = step(batch)
-        means.add(losses, batch)
+        recorded = _detached(losses)
         if optimizer is not None:
             loss = losses.get("loss")
             if not isinstance(loss, Tensor):
@@ -199,17 +200,57 @@ def _epoch(
             optimizer.zero_grad()
             torch.autograd.backward(loss)
             optimizer.step()
-    return means.finished()
+        return recorded
+
+    return advance
+
+
+def _detached(losses: Losses) -> Losses:
+    found: dict[str, Tensor | float] = {}
+    for name, loss in losses.items():
+        if isinstance(loss, Tensor):
+            if loss.numel() != 1:
+                raise ValueError(
+                    f"the loss {name!r} has shape {tuple(loss.shape)}; return its mean, batch.mean(loss)"
+                )
+            loss = loss.detach().reshape(())
+        found[name] = loss
+    return found
+
+
+def _epoch(
+    steps: graphs.Steps,
+    module: nn.Module,
+    rows: Rows,
+    generators: Generators,
+    means: _Means,
+    check: Callable[[Tensor], None] | None,
+) -> dict[str, float]:
+    """One step for each batch; the means of the losses over all rows."""
+    module.train()
+    with steps.epoch():
+        for batch in rows.batches(generators.sampling, means.epoch, generators.shuffling):
+            if check is not None and means.epoch == 0:
+                check(batch.X)
+            means.add(steps(batch), batch)
+        return means.finished()
 
 
 def _evaluated(
-    evaluate: StepFunction, module: nn.Module, rows: Rows, generators: Generators, epoch: int
+    evaluate: StepFunction,
+    module: nn.Module,
+    rows: Rows,
+    generators: Generators,
+    means: _Means,
+    check: Callable[[Tensor], None] | None,
 ) -> dict[str, float]:
     module.eval()
-    means, generator = _Means(epoch, None), generators.for_evaluation()
+    generator = generators.for_evaluation()
     with torch.no_grad(), drawing_from(generator):
-        for batch in rows.batches(generator, epoch):
-            means.add(evaluate(batch), batch)
+        for batch in rows.batches(generator, means.epoch):
+            if check is not None and means.epoch == 0:
+                check(batch.X)
+            means.add(_detached(evaluate(batch)), batch)
     return means.finished()
 
 
@@ -223,16 +264,12 @@ class _Means:
 
     def add(self, losses: Losses, batch: Batch) -> None:
         for name, loss in losses.items():
-            value: Any = loss
-            if isinstance(loss, Tensor):
-                if loss.numel() != 1:
-                    raise ValueError(
-                        f"the loss {name!r} has shape {tuple(loss.shape)}; return its mean, batch.mean(loss)"
-                    )
-                value = loss.detach().double().reshape(())
             if batch.X.device.type == "cpu":
-                value = self._finite(name, float(value))
-            self.sums[name] = self.sums.get(name, 0.0) + len(batch) * value
+                self.sums[name] = self.sums.get(name, 0.0) + len(batch) * self._finite(name, float(loss))
+            else:  # one small kernel
+                if name not in self.sums:
+                    self.sums[name] = torch.zeros((), dtype=torch.float64, device=batch.X.device)
+                self.sums[name].add_(loss, alpha=len(batch))
             self.n_rows[name] = self.n_rows.get(name, 0) + len(batch)
 
     def finished(self) -> dict[str, float]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from latently.core.checkpoint import Checkpoint
 from latently.core.drivers import Callback, Iteration
@@ -55,6 +55,7 @@ def train_stages(
     *,
     callbacks: Iterable[Callback] = (),
     checkpoint: Checkpoint | None = None,
+    check: Callable[[Tensor], None] | None = None,
     **options: Any,
 ) -> Trained:
     """Train the module in one stage after the other; options are those of `train`, for each stage.
@@ -82,6 +83,7 @@ def train_stages(
             evaluate=stage.evaluate,
             callbacks=[_numbered(callback, earlier.n_iter, total, ended) for callback in callbacks],
             checkpoint=checkpoint,
+            check=check if number == 0 else None,  # later stages see the same rows
             notes={"stage": number, **vars(earlier)},
             from_checkpoint=resumed,
             **options,
