@@ -53,11 +53,10 @@ def problem(family, *, prior=True, missing=False, labels=False, weights=False, x
         parts = rng.integers(K, size=N)
         means = np.stack([starts_from[parts == k].mean(axis=0) for k in range(K)])
         starts.append(kernel.from_partition(starts_from, weight, parts, means))
-    moved = lambda record: mapped(xp.asarray, record)  # noqa: E731
     kernel = Mixture(mapped(lambda one: xp.asarray(one) if hasattr(one, "shape") else one, kernel.family))
-    block = moved(Block(X, weight, allowed, observed))
+    block = mapped(xp.asarray, Block(X, weight, allowed, observed))
     sweep = LocalSweep(lambda: [block], None, floats_per_row=1)
-    return kernel, sweep, [moved(start) for start in starts]
+    return kernel, sweep, [mapped(xp.asarray, start) for start in starts]
 
 
 def same(a, b, tolerance=1e-9):

@@ -264,7 +264,13 @@ def run(
                 raise
             return interrupted_at(state)
         there = advanced(
-            state, taken, max_iter=max_iter, stop=stop, objective=objective, callbacks=callbacks, between=between
+            state,
+            taken,
+            max_iter=max_iter,
+            stop=stop,
+            objective=objective,
+            callbacks=callbacks,
+            between=between,
         )
         if isinstance(there, Result):
             return there

@@ -99,7 +99,9 @@ def _after_guesses(steps: Any, guesses: list[tuple[int, Any, Step[Any]]]) -> lis
             tried = zip(guesses, third, strict=True)
             return [(i, taken.next_params()) for (i, _, plain), taken in tried if _better(taken, plain)]
     except (ValueError, ArithmeticError):  # of some run: each one alone
-        return [found for one in guesses for found in _after_guesses(steps, [one])] if len(guesses) > 1 else []
+        return (
+            [found for one in guesses for found in _after_guesses(steps, [one])] if len(guesses) > 1 else []
+        )
 
 
 def _better(guess: Step[Any], plain: Step[Any]) -> bool:
@@ -143,7 +145,9 @@ def _feasible(charts: Charts, points: Array, runs: list[int], shaped: list[Any])
     except (ValueError, ArithmeticError):  # of some run: each one alone
         if len(runs) == 1:
             return []
-        alone = (_feasible(charts, points[i : i + 1, :], [run], shaped[i : i + 1]) for i, run in enumerate(runs))
+        alone = (
+            _feasible(charts, points[i : i + 1, :], [run], shaped[i : i + 1]) for i, run in enumerate(runs)
+        )
         return [found for one in alone for found in one]
 
 

@@ -1,8 +1,8 @@
 """Runs from several starts that share passes over the rows.
 
 `em_steps` makes the steps of all runs at once from a kernel whose parameters can be stacked; the next
-parameters of all are computed when those of the first are asked for. `squarem_steps` makes longer steps of
-them (core/squarem.py), each run with its own extrapolation; `run_together` takes them until every run has ended.
+parameters of all are computed when those of the first are asked for. `squarem_steps` of core/squarem.py makes
+longer steps of them, each run with its own extrapolation; `run_together` takes steps until all have ended.
 """
 
 from __future__ import annotations

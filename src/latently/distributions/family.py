@@ -97,7 +97,8 @@ class Family(Protocol):
 
         The density of the parameters, if it is known, may have what is needed.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no prior")
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} has no prior")
 
     def with_prior(self, prior: Prior | None) -> Any:
         """The same family with another prior."""
@@ -114,7 +115,8 @@ class Family(Protocol):
 
     def roundings(self, density: Any, n_runs: int) -> list[float]:
         """The same of each of several mixtures, whose `separate` components are stacked."""
-        raise NotImplementedError(f"components of {type(self).__name__} cannot be stacked")
+        name = type(self).__name__
+        raise NotImplementedError(f"components of {name} cannot be stacked")
 
     @abstractmethod
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> Any:
@@ -150,11 +152,13 @@ class Family(Protocol):
 
     def coordinates(self, params: Any) -> tuple[Array, ...]:
         """For every field of the parameters an array of the same shape, unconstrained."""
-        raise NotImplementedError(f"{type(self).__name__} has no vector of parameters; use accelerate=None")
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} has no vector of parameters; use accelerate=None")
 
     def from_coordinates(self, *arrays: Array) -> Any:
         """The parameters of such arrays; a ValueError where there are none."""
-        raise NotImplementedError(f"{type(self).__name__} has no vector of parameters; use accelerate=None")
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} has no vector of parameters; use accelerate=None")
 
     def to_vector(self, params: Any) -> Array:
         """All parameters as one unconstrained vector, for SQUAREM."""
@@ -184,7 +188,7 @@ class Family(Protocol):
 
 
 def flattened(arrays: Sequence[Array], n_runs: int | None = None) -> Array:
-    """(p,) all numbers, one array after the other; with `n_runs` (S, p), the first axis divided among runs."""
+    """(p,) all numbers, one array after the other; with `n_runs` (S, p), those of each run."""
     xp = namespace(arrays[0])
     shape = (-1,) if n_runs is None else (n_runs, -1)
     return xp.concat([xp.reshape(array, shape) for array in arrays], axis=-1)
@@ -194,7 +198,8 @@ def unflattened(vector: Array, like: Any) -> list[Array]:
     """Arrays of the shapes of the fields of `like`, from such a vector, or from vectors (S, p) of runs."""
     xp, start, found = namespace(vector), 0, []
     n_runs = 1 if vector.ndim == 1 else vector.shape[0]
-    for name in field_names(type(like)):
+    kind: Any = type(like)
+    for name in field_names(kind):
         shape = getattr(like, name).shape
         size = math.prod(shape) // n_runs
         found.append(xp.reshape(vector[..., start : start + size], shape))
@@ -203,5 +208,6 @@ def unflattened(vector: Array, like: Any) -> list[Array]:
 
 
 @cache
-def field_names(record: type) -> tuple[str, ...]:
+def field_names(record: Any) -> tuple[str, ...]:
+    """The names of the fields of a class of records."""
     return tuple(field.name for field in fields(record))

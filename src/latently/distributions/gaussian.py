@@ -33,7 +33,9 @@ SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms are stil
 NEAR_FLOOR = 1e-3  # relative distance within which a variance is at the floor
 
 
-_AT_ONCE = 500_000  # numbers, components times rows times features, that stay in the cache: one product for all
+_AT_ONCE = (
+    500_000  # numbers, components times rows times features, that stay in the cache: one product for all
+)
 _LARGEST_LOG = 300.0  # log of the largest standard deviation accepted in an extrapolation
 
 
@@ -108,7 +110,7 @@ class FullGaussian(Family):
         xp = namespace(X)
         wide = xp.concat([X, ones((X.shape[0], 1), X)], axis=1)
         wide = xp.astype(wide, density.whitening.dtype, copy=False)
-        G, n, D = density.whitening.shape[0], *X.shape
+        (n, D), G = X.shape, density.whitening.shape[0]
         whitened = (wide @ density.whitening[g, :, :] for g in range(G))
         if self.shared:
             y, m = double(next(whitened)), density.offsets

@@ -48,7 +48,7 @@ class Prior:
         return -0.5 * self.rows * together * xp.sum(ratio - xp.log(ratio) - 1.0, axis=-1)
 
     def log_covariances(self, covariances: Array, together: int = 1, factors: Array | None = None) -> Array:
-        """ln p (G,) of covariances (G, D, D); `factors` are upper triangular U with U U' = Sigma^-1, if known."""
+        """ln p (G,) of covariances (G, D, D); `factors` are triangular U with U U' = Sigma^-1, if known."""
         xp, R = namespace(covariances), self._root
         U = transpose(xp.linalg.inv(xp.linalg.cholesky(covariances))) if factors is None else factors
         inside = transpose(U) @ R
@@ -63,5 +63,5 @@ class Prior:
 
 
 def log_noise(prior: Prior, psi: Array, shared: bool) -> Array:
-    """ln p (K,) of the noise variances (K, D) of K components; (1,) if it is shared, and its rows are equal."""
+    """ln p (K,) of the noise variances (K, D) of K components; (1,) if it is shared, with equal rows."""
     return prior.log_variances(psi[:1, :], psi.shape[0]) if shared else prior.log_variances(psi)

@@ -46,8 +46,9 @@ def respond_in_groups(
 def _below_largest(log_joint: Array, allowed: Array | None) -> tuple[Array, Array, Array]:
     """Maximum of each row (n,), mask of rows without one (n,), and differences to the maximum (K, n).
 
-    All may have one more axis in front. A row so far away that every density underflows has no maximum: its log density is minus infinity and its
-    responsibilities are equal. Components that are not `allowed` (n, K) have zero responsibility.
+    All may have one more axis in front. A row so far away that every density underflows has no maximum: its
+    log density is minus infinity and its responsibilities are equal. Components that are not `allowed` (n, K)
+    have zero responsibility.
     """
     xp = namespace(log_joint)
     if allowed is not None:

@@ -71,18 +71,21 @@ class Runs:
 
     def stack(self, params: Sequence[MixtureParams]) -> MixtureParams:
         """The components of all, one after the other."""
-        xp, kind = namespace(params[0].weights), type(params[0].components)
+        xp = namespace(params[0].weights)
+        kind: Any = type(params[0].components)
         arrays = [
             xp.concat([getattr(one.components, name) for one in params], axis=0) for name in field_names(kind)
         ]
         return MixtureParams(xp.concat([one.weights for one in params]), kind(*arrays))
 
     def unstack(self, params: MixtureParams, n_runs: int) -> list[MixtureParams]:
-        K, kind = params.weights.shape[0] // n_runs, type(params.components)
+        K = params.weights.shape[0] // n_runs
+        kind: Any = type(params.components)
         arrays = [getattr(params.components, name) for name in field_names(kind)]
         bounds = [(s * K, (s + 1) * K) for s in range(n_runs)]
         return [
-            MixtureParams(params.weights[a:b], kind(*(array[a:b, ...] for array in arrays))) for a, b in bounds
+            MixtureParams(params.weights[a:b], kind(*(array[a:b, ...] for array in arrays)))
+            for a, b in bounds
         ]
 
     def to_vectors(self, params: Sequence[MixtureParams]) -> Array:

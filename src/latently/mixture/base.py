@@ -7,7 +7,7 @@ components and the fitted arrays.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, fields
+from dataclasses import KW_ONLY, fields, replace
 from typing import Any
 
 import numpy as np
@@ -303,32 +303,31 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         )
 
     def _search(self, problem, sample):
-        """How starts are compared: by runs on a sample of the rows, which share passes where that is cheaper."""
+        """How starts are compared: by runs on a sample of the rows, which share passes if they can."""
         sweep = problem.sweep_of_sample(sample)
         step = em_step(problem.kernel, sweep)
         rows = max(float(np.sum(sample.weight)), float(len(sample)))
-        how = {
-            "stop": relative(max(self.tol, SEARCH_TOL)),
-            "clean": lambda params: not is_degenerate(problem.kernel, params, rows),
-        }
-        if can_be_stacked(problem.kernel):
-            runs = Runs(problem.kernel)
-            at_once = runs.at_once(*sample.X.shape, problem.n_components, on_device(problem.frame.shift))
-            short_steps = em_steps(runs, sweep, at_once, step)
-            squared = self.accelerate == "squarem"
-            return Search(
-                step,
-                squarem(step, problem.kernel) if squared else step,
-                effort=CHEAP if at_once >= _MANY else COSTLY,
-                short_steps=short_steps,
-                long_steps=squarem_steps(short_steps, runs) if squared else short_steps,
-                **how,
-            )
         short = problem.with_conditionals(step, sweep, last=1)
         long = short
         if self.accelerate == "squarem":
             long = squarem(problem.with_conditionals(step, sweep), problem.kernel)
-        return Search(short, long, **how)
+        search = Search(
+            short,
+            long,
+            stop=relative(max(self.tol, SEARCH_TOL)),
+            clean=lambda params: not is_degenerate(problem.kernel, params, rows),
+        )
+        if not can_be_stacked(problem.kernel):
+            return search
+        runs, (n, D) = Runs(problem.kernel), sample.X.shape
+        at_once = runs.at_once(n, D, problem.n_components, on_device(problem.frame.shift))
+        steps = em_steps(runs, sweep, at_once, step)
+        return replace(
+            search,
+            effort=CHEAP if at_once >= _MANY else COSTLY,
+            short_steps=steps,
+            long_steps=squarem_steps(steps, runs) if self.accelerate == "squarem" else steps,
+        )
 
     # -- parameters in and out ------------------------------------------------------------------------
 

@@ -128,7 +128,5 @@ def _seeds(X: Floats, weight: Floats, metric: Floats, seeds: Sequence[int], K: i
 def _drawn(chance: Floats, draws: Floats) -> Labels:
     """(S, T) rows with probabilities proportional to their chance (S, n), for draws between 0 and 1."""
     cumulated = np.cumsum(chance, axis=1)
-    found = [
-        np.searchsorted(own, u * own[-1], side="right") for own, u in zip(cumulated, draws, strict=True)
-    ]
+    found = [np.searchsorted(own, u * own[-1], side="right") for own, u in zip(cumulated, draws, strict=True)]
     return np.minimum(np.stack(found), chance.shape[1] - 1)

@@ -126,13 +126,15 @@ class Starts:
                 yield self._start(self._as_allowed(np.where(own & half, other, merged)))
 
     def _halves(self, parts):
-        """(n,) bool for every part (n,) of rows, and a way to split it: whether rows are in its second half."""
+        """(n,) bool for every part of the rows and a way to split it: whether rows are in its second half."""
         X, weight, rng = self.block.X, self.block.weight, self.rng
         units = [np.sqrt(rng.standard_exponential(X.shape[1])) for _ in parts]
         seeds = [rng.randint(2**31 - 1) for _ in parts]
         steps = {"kmeans": MOST_STEPS, "k-means++": 0}
         given = list(zip(parts, units, seeds, strict=True))
-        tasks = [Task(np.where(own, weight, 0.0), u, s, steps[by]) for (own, by), u, s in given if by in steps]
+        tasks = [
+            Task(np.where(own, weight, 0.0), u, s, steps[by]) for (own, by), u, s in given if by in steps
+        ]
         clustered = iter(kmeans(X, tasks, 2, self.block.observed) if tasks else [])
         for (own, by), unit, seed in given:
             if by in steps:
@@ -150,12 +152,13 @@ class Starts:
         return self.kernel.from_partition(X, weight, labels, means, self.block.allowed)
 
     def _partitions(self, n):
-        """Labels (n,) of n starts, before labels of rows are looked at; partitions of the same rows at once."""
+        """Labels (n,) of n starts, before labels of rows are looked at."""
         given = [self._clustering(i) for i in range(n)]
         if self.n_classes is not None and self.allowed is not None:
             yield from (self._within_classes(one) for one in given)
             return
-        found, weight = {}, self.block.weight
+        weight = self.block.weight
+        found: dict[int, Any] = {}
         for rows in {id(one.rows): one.rows for one in given}.values():
             own = [i for i, one in enumerate(given) if one.rows is rows]
             labels = partitions(rows, weight, self.n_components, [given[i] for i in own], given[own[0]].seen)
@@ -251,7 +254,7 @@ def partitions(rows, weight, n_components, given, seen):
 
 
 def _around_a_row(X, weight, rng):
-    """(n,) bool: the rows nearest to a random one, a random share of all; rows of zero weight do not count."""
+    """(n,) bool: the rows nearest to a random one, a random share of all; those of zero weight are none."""
     centre = X[rng.choice(len(X), p=weight / weight.sum())]
     distance = np.where(weight > 0, np.sum((X - centre) ** 2, axis=1), np.inf)
     order = np.argsort(distance, kind="stable")
