@@ -212,6 +212,15 @@ def test_probabilities_of_classes(case):
     assert set(named.predict(X)) <= {"ash", "birch", "cedar"}
 
 
+@having(is_classifier=True, unlabelled=False, rows="real")
+def test_probabilities_of_far_rows_sum_to_one(case):
+    """Where classes tie, the logarithm of two is lost beside joint log densities of 1e20."""
+    X = np.repeat(case.data(30)[0], case.n_classes, axis=0)  # every row in each class
+    model = case.fit(X, np.arange(len(X)) % case.n_classes)
+    for far in (1e4, 1e8, 1e12):
+        np.testing.assert_allclose(model.predict_proba(far * X[:4]).sum(axis=1), 1.0, rtol=1e-12)
+
+
 @having("sample")
 def test_draws_by_seed(case):
     draw = lambda seed: fitted(case).sample(20, random_state=seed)[0]

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import logsumexp
+from scipy.special import log_softmax, logsumexp
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -356,7 +356,7 @@ def calibrated(log_joint, codes, weight):
 def log_posteriors(log_joint, temperature):
     """(n, C) ln P(class | x) of ln p(x, class) at a temperature."""
     cooled = log_joint / temperature
-    return cooled - logsumexp(cooled, axis=1, keepdims=True)
+    return log_softmax(cooled, axis=1)  # relative to the largest: ln 2 is lost beside logarithms of 1e20
 
 
 def check_temperature(name, value):

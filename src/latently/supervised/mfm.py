@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import log_softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -443,7 +443,7 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
         def label_loss(params):
             density = here.kernel.prepare(mapped(to_numpy, params))
             joint = class_log_joint(here.kernel, density, replace(block, allowed=None))
-            joint = joint - logsumexp(joint, axis=1, keepdims=True)
+            joint = log_softmax(joint, axis=1)
             loss = -np.average(joint[np.arange(len(codes)), codes], weights=block.weight)
             return float(loss) if np.isfinite(loss) else np.inf
 
