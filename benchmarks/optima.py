@@ -5,9 +5,10 @@
 
 Likelihoods of mixtures have many local maxima. For every data set and model, the reference is the best
 objective ever seen: by restarts of every kind, each carried to convergence, and by all fits that this
-benchmark has made, without those that have degenerate components, which a search avoids. A fit is a hit if it ends within 0.01 nats a row of the reference. The tables tell the
-share of hits by model and by data set, and CPU seconds. To compare two versions of the library, run it with
-both, then print both files against the common reference: `--compare BEFORE.json AFTER.json`.
+benchmark has made, without those that have degenerate components, which a search avoids. A fit is a hit if it
+ends within 0.01 nats a row of the reference. The tables tell the share of hits by model and by data set, and
+CPU seconds. To compare two versions of the library, run it with both, then print both files against the
+common reference: `--compare BEFORE.json AFTER.json`.
 
 Data sets of scikit-learn are always there; those of `--data` (one .npz file each, with X or X_train) are left
 out where the file is missing. Columns are standardised; images are given as their principal scores.
