@@ -1,4 +1,4 @@
-"""Non-linear factorisation on torch tensors against NumPy: the same costs and sources, and the ratio of times.
+"""Non-linear factorisation on torch tensors against NumPy: costs, sources, and the ratio of times.
 
     python benchmarks/nlmf_gpu.py [--device cuda] [--quick] [--output benchmarks/results/nlmf_gpu.json]
 

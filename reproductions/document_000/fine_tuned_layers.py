@@ -81,5 +81,16 @@ REPRODUCTION = Reproduction(
         "greedy_sweeps": 2,
         "steps": 2,
     },
-    remarks=(),
+    remarks=(
+        """
+        One layer that is trained through its inference has 8.88 %, 0.3 below the same layer with the settings
+        of Table 5.1, at an e_r within 0.2 % of PCA.
+        """,
+        """
+        Two layers do not do better than one: 9.32 %, though fine-tuning lowers their total cost by a quarter.
+        50 units rebuild less, and what they add is no better to tell classes by. On other splits of the
+        training images: with 3000 rows two layers had 11.1 % and one 11.4 %; with 7000 rows two had 10.0 %
+        (100 and 50 units) and 10.2 % (100 and 100), one 9.8 %, one without fine-tuning 9.9 %.
+        """,
+    ),
 )

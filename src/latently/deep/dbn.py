@@ -59,7 +59,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
         weights, transposed, so that the bound starts at the log density of the net below.
     fine_tune : int, default=0
         Epochs of up-down training after the layers.
-    fine_tune_learning_rate : float, default=0.02
+    fine_tune_learning_rate : float, default=0.05
         Step size of the up-down training.
     max_iter : int, default=20
         Number of epochs of each layer.
@@ -93,7 +93,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
     _: KW_ONLY
     tied_start: bool = option(default=True, check=check_flag)
     fine_tune: int = option(default=0, check=check_integer, least=0)
-    fine_tune_learning_rate: float = option(default=0.02, check=check_number, least=0)
+    fine_tune_learning_rate: float = option(default=0.05, check=check_number, least=0)
 
     @classmethod
     def from_layers(cls, *layers, classes=None, **options):

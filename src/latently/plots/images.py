@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from latently.backend.namespace import to_numpy
 from latently.plots._style import axes_for
 
 _SCALES = ("together", "single", None)
@@ -119,7 +118,7 @@ class ImageGridDisplay:
         """
         if not hasattr(model, "class_features"):
             raise TypeError(f"{type(model).__name__} has no coef_ and components_ to show")
-        images = to_numpy(model.class_features())
+        images = np.asarray(model.class_features())
         return cls(images, image_shape, **{"labels": [str(label) for label in model.classes_], **options})
 
     def _lay_out(self):

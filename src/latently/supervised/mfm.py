@@ -204,8 +204,8 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
         from the last steps and takes one or two passes over the data per iteration, "squarem" three or four.
         None is plain EM.
     n_init : int or "auto", default="auto"
-        Number of random starts. After four steps the better half continues, and so on until one is left.
-        "auto" is 8 to 12. One component needs one start.
+        Number of starts. After ten steps the three that make the labels of rows most probable continue, and
+        the best of them is fitted. "auto" is up to 12. One component needs one start.
     {options}
 
     Attributes
