@@ -347,6 +347,7 @@ def calibrated(log_joint, codes, weight):
     found = minimize_scalar(
         lambda value: best_doubt(value)[1], bounds=around, method="bounded", options={"xatol": 1e-3}
     ).x
+    found = round(float(found), 2)  # the loss is flat there: its last digits must not decide
     if best_doubt(0.0)[1] <= best_doubt(found)[1]:
         found = 0.0
     doubt, total = best_doubt(found)
