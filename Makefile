@@ -11,6 +11,8 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # Parallel tests and row threads do their own parallel work: one BLAS thread in each.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+# Compiled modules are kept: otherwise each of the many processes of the tests compiles scikit-learn again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-slow test-minimum coverage lint format bench reproduce docs clean
 .NOTPARALLEL:

@@ -13,9 +13,9 @@ settings.register_profile("latently", deadline=None, derandomize=True, print_blo
 settings.load_profile("latently")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster():
-    """Two worker processes of Dask, which take seconds to begin."""
+    """Two worker processes of Dask, which take seconds to begin, and some of each second while they wait."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50

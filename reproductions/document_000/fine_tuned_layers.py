@@ -13,19 +13,20 @@ PUBLISHED = Setting(100, gamma=0.2, sigma2=1e-3)
 
 def measure(settings, seed):
     sizes = settings["per_class"], settings["n_test"]
-    first = Setting(settings["layers"][0][0], gamma=0.2, sigma2=1e-3)
+    first = Setting(settings["stacks"][0][0][0], gamma=0.2, sigma2=1e-3)
     model, seconds = layer(first, *sizes, settings["greedy_sweeps"], seed)
     records = [{"layers": f"{(first.d,)}, settings of Table 5.1", **measured(model, seconds, *sizes, seed)}]
-    for sizes_of_layers in settings["layers"]:
-        model, seconds = tuned(sizes_of_layers, settings, seed)
+    for sizes_of_layers, sigma2, gamma in settings["stacks"]:
+        model, seconds = tuned(sizes_of_layers, sigma2, gamma, settings, seed)
         cost = model.fine_tune_history_
         found = measured(model, seconds, *sizes, seed)
         told = {"cost before": float(cost[0]), "cost after": float(cost[-1]), "steps": len(cost) - 1}
+        told |= {"sigma2": sigma2, "gamma": gamma}
         records.append({"layers": f"{tuple(sizes_of_layers)}, fine-tuned", **found, **told})
     return records
 
 
-def tuned(sizes, settings, seed):
+def tuned(sizes, sigma2, gamma, settings, seed):
     """Layers of these sizes, trained one after the other and then together."""
     X, y, _, _ = digits(settings["per_class"], settings["n_test"], seed)
     began = time.perf_counter()
@@ -33,8 +34,8 @@ def tuned(sizes, settings, seed):
         tuple(sizes),
         alpha=settings["penalty"],
         beta=settings["penalty"],
-        gamma=settings["gamma"],
-        sigma2=settings["sigma2"],
+        gamma=gamma,
+        sigma2=sigma2,
         max_iter=settings["greedy_sweeps"],
         tol=1e-5,
         fine_tune=True,
@@ -51,23 +52,45 @@ REPRODUCTION = Reproduction(
     data=ABOUT,
     protocol="""
         After one layer after the other, all parameters descend on the total cost at the sources that are
-        inferred without labels. Of four settings of the penalties, sigma^2 and gamma, tried with one layer on
-        3000 training images, these had the fewest errors on 2000 other training images.
+        inferred without labels. Of a dozen settings of the penalties, sigma^2, gamma and sizes, tried on 3000
+        training images, these had the fewest errors on 2000 other training images.
     """,
     keys=("layers",),
-    columns={**COLUMNS, "cost before": ".0f", "cost after": ".0f", "steps": "d"},
+    columns={
+        "sigma2": "g",
+        "gamma": "g",
+        **COLUMNS,
+        "cost before": ".0f",
+        "cost after": ".0f",
+        "steps": "d",
+    },
     published=(),
     measure=measure,
     settings={
         "per_class": 1000,
         "n_test": None,
-        "layers": ((100,), (100, 50)),
+        "stacks": (((100,), 0.2, 1.0), ((100, 50), 0.05, 0.3)),  # sizes, sigma2, gamma
         "penalty": 0.05,
-        "sigma2": 0.05,
-        "gamma": 3.0,
         "greedy_sweeps": 10,
         "steps": 30,
     },
-    quick_settings={"per_class": 20, "n_test": 100, "layers": ((6,), (6, 4)), "greedy_sweeps": 2, "steps": 2},
-    remarks=(),
+    quick_settings={
+        "per_class": 20,
+        "n_test": 100,
+        "stacks": (((6,), 0.2, 1.0), ((6, 4), 0.05, 0.3)),
+        "greedy_sweeps": 2,
+        "steps": 2,
+    },
+    remarks=(
+        """
+        One layer that is trained through its inference has 8.88 %, 0.3 below the same layer with the settings
+        of Table 5.1, at an e_r within 0.2 % of PCA.
+        """,
+        """
+        Two layers do not do better than one: 9.32 %, though fine-tuning lowers their total cost by a quarter.
+        50 units rebuild less, and what they add is no better to tell classes by. On other splits of the
+        training images: with 3000 rows two layers had 11.1 % and one 11.4 %; with 7000 rows two had 10.0 %
+        (100 and 50 units) and 10.2 % (100 and 100), one 9.8 %, one without fine-tuning 9.9 %.
+        """,
+    ),
 )

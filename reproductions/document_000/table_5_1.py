@@ -52,15 +52,17 @@ def measure(settings, seed):
 
 
 def chosen(settings, seed):
-    """The setting with the fewest errors on a fifth of the training images, fitted to the others."""
+    """The setting with the fewest errors on folds of the training images, fitted to the other folds."""
     X, y, _, _ = digits(settings["per_class"], settings["n_test"], seed)
-    held_out = np.random.default_rng(seed).permutation(len(y)) < len(y) // 5
+    fold = np.random.default_rng(seed).permutation(len(y)) % settings["folds"]
     errors = {}
     for gamma in settings["gammas"]:
         for sigma2 in settings["sigma2s"]:
             setting = Setting(settings["d"], gamma=gamma, sigma2=sigma2)
-            model = quietly(setting.model(settings["sweeps"], seed), X[~held_out], y[~held_out])
-            errors[setting] = np.mean(model.predict(X[held_out]) != y[held_out])
+            errors[setting] = 0
+            for held_out in (fold == number for number in range(settings["folds"])):
+                model = quietly(setting.model(settings["sweeps"], seed), X[~held_out], y[~held_out])
+                errors[setting] += np.sum(model.predict(X[held_out]) != y[held_out])
     return min(errors, key=errors.get)
 
 
@@ -135,7 +137,7 @@ REPRODUCTION = Reproduction(
     protocol=f"""
         Settings are {{d, alpha, beta, gamma, sigma^2}}. In a dual session the classifier is fitted after
         the factorisation, which knows no labels. "{CHOSEN.capitalize()}": gamma and sigma^2 with the
-        fewest errors on a fifth of the training images, then all are fitted. Regressions have an L2
+        fewest errors on three folds of the training images, then all are fitted. Regressions have an L2
         penalty (C = 0.1, features of unit size).
     """,
     keys=("model",),
@@ -151,7 +153,8 @@ REPRODUCTION = Reproduction(
         "n_test": None,
         "sweeps": 1000,
         "gammas": (0.2, 1.0, 3.0, 10.0),
-        "sigma2s": (1e-4, 1e-3),
+        "sigma2s": (1e-3, 1e-2),
+        "folds": 3,
     },
     quick_settings={
         "d": 10,
@@ -160,10 +163,12 @@ REPRODUCTION = Reproduction(
         "sweeps": 10,
         "gammas": (1.0,),
         "sigma2s": (1e-3,),
+        "folds": 2,
     },
     remarks=(
         """
-        Table 5.1 is met: 2.23 for 2.25, and 9.07 % for 9.2 %, after 5 sweeps. The squared error is that of
+        Table 5.1 is met: 2.23 for 2.25, and 9.05 % for 9.2 %, after a few sweeps. The squared error is that
+        of
         PCA with as many axes, which is the best there is without penalties, and labels hardly change it at
         this sigma^2.
         """,
@@ -173,13 +178,12 @@ REPRODUCTION = Reproduction(
         difference; the source's classifier may not have converged, whose steps (4.40) can raise the cost.
         """,
         """
-        Settings chosen by 2000 held-out training images have 9.26 %, which is more than with the published
-        ones: the choice is as noisy as the differences.
+        Settings chosen by three folds of the training images have 8.85 %, with the squared error of PCA.
         """,
         """
-        Logistic regression with an L2 penalty does as well or better, on pixels (8.60 %), on axes (8.82 %)
-        and on parts (8.86 %). "Our small improvement indicates the positive effect of the non-linearity"
-        (over 12 % of a linear classifier): no, a linear classifier of the same images has fewer errors.
+        Logistic regression with an L2 penalty does as well, on pixels (8.60 %), on axes (8.82 %) and on parts
+        (8.86 %). "Our small improvement indicates the positive effect of the non-linearity" (over 12 % of a
+        linear classifier): no, a linear classifier of the same images has as few errors.
         """,
     ),
     figures={"-features": draw_features, "-map": draw_map},

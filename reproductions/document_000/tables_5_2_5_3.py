@@ -20,9 +20,11 @@ from reproductions.document_000._layers import (
 from reproductions.framework import Reproduction
 
 FIRST = Setting(100, gamma=0.2, sigma2=1e-3)
+# more units than inputs: at the minimum labels would be stored in directions that inputs do not determine
 SECOND = {
-    "table 5.2, beta = 0": Setting(200, gamma=4.0, sigma2=1e-6),
-    "table 5.2 and 5.3, beta = 70": Setting(200, beta=70.0, gamma=4.0, sigma2=1e-6),
+    "table 5.2, beta = 0": Setting(200, gamma=4.0, sigma2=1e-6, solver="gradient"),
+    "table 5.2 and 5.3, beta = 70": Setting(200, beta=70.0, gamma=4.0, sigma2=1e-6, solver="gradient"),
+    "d = 200, beta = 0, at the minimum": Setting(200, gamma=4.0, sigma2=1e-6),
     "table 5.3, d = 50": Setting(50, alpha=0.05, gamma=0.3, sigma2=1e-4),
     "fig. 5.40, beta and gamma swapped": Setting(50, alpha=0.05, beta=0.3, sigma2=1e-3),
 }
@@ -43,7 +45,7 @@ def measure(settings, seed):
             ending = "" if inputs == "activations" else ", on inferred sources"
             records.append(told(name + ending, str(second), stack, seconds, data))
     for name, of in list(DUAL.items())[: settings["dual"]]:
-        second = with_session(shrunk(SECOND[of], settings), "dual")
+        second = replace(with_session(shrunk(SECOND[of], settings), "dual"), solver="auto")
         stack, seconds = second_layer(with_session(first, "dual"), second, "transform", *sizes)
         records.append(told(name, str(second), stack, seconds, data))
     return records
@@ -94,8 +96,9 @@ REPRODUCTION = Reproduction(
     data=ABOUT,
     protocol="""
         The second layer factorises the sources of the first, {100, 0, 0, 0.2, 1e-3}: those of its fit,
-        which know the labels, as in the source; or "on inferred sources", as for new images. A dual session
-        of 200 units is left out to save time.
+        which know the labels, as in the source; or "on inferred sources", as for new images. Layers of 200
+        units on 100 inputs take steps along the gradient, ten for one sweep, as in the source; "at the
+        minimum" is what sweeps find that minimise the cost.
     """,
     keys=("model",),
     columns={"settings": "", **COLUMNS, "errors": "d", BY_CLASS: ""},
@@ -118,14 +121,39 @@ REPRODUCTION = Reproduction(
         "sweeps": 15,
         "inferred_too": ("table 5.3, d = 50",),
         "shrink": 1,
-        "dual": 1,
+        "dual": 2,
     },
     quick_settings={
         "per_class": 20,
         "n_test": 100,
         "sweeps": 4,
         "shrink": 10,
+        "dual": 1,
     },
-    remarks=(),
+    remarks=(
+        """
+        With 200 units the tables are met: 10.25 % for 11.0 %, and 1026 and 1025 errors for 1242 and 1092.
+        With 50 units there are 10.66 % for 10.4 %, because a fit whose cost is nearly all reconstruction ends
+        after 2 sweeps, before its classifier has converged; converged, in a dual session, it has 10.38 %.
+        Two layers that are trained one after the other have more errors than the first alone (9.05 %), here
+        as in the source.
+        """,
+        """
+        200 units have more sources than there are inputs, so a row does not determine them: at the minimum
+        of the cost labels are stored in the directions that rows leave free, and a new image, whose sources
+        know no label, is called wrong (94.4 %). Steps along the gradient, which sigma^2 = 1e-6 makes short,
+        hardly move in these directions. So the source's numbers are those of its steps, not of the minimum
+        of its cost. We took such steps after we had seen the errors at the minimum.
+        """,
+        """
+        Dual sessions have 10.38 % and 9.79 %, where the source has 19.3 % and 18.95 %: with a classifier
+        that is fitted to convergence labels need not shape the sources. With 50 units "beta and gamma
+        swapped" (Fig. 5.40) is the same, 10.65 %.
+        """,
+        """
+        e_r of 200 units is 2.30, where the source has 3.8, and nearly that of the first layer: 200 units
+        can rebuild 100 sources.
+        """,
+    ),
     figures={"-weights": draw_weights},
 )

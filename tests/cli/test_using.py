@@ -151,8 +151,55 @@ def test_impute_fills_holes_and_nothing_else(latently, fitted, tmp_path):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
+def test_impute_writes_draws_and_standard_errors(latently, fitted, tmp_path, monkeypatch):
+    folder, data = fitted
+    table = pd.read_csv(data).head(60)
+    holes = np.random.default_rng(0).random(table.shape) < 0.2
+    table.mask(holes).assign(draw="mine").to_csv(tmp_path / "holed.csv", index=False)
+    impute = ["impute", folder, tmp_path / "holed.csv"]
+    means = pd.read_csv(io.StringIO(latently(*impute).out))
+    answer = latently(*impute, "--std", "-o", tmp_path / "std.csv", "--json")
+    assert json.loads(answer.out)["filled"] == holes.sum()
+    errors = pd.read_csv(tmp_path / "std.csv")
+    assert list(errors) == [*table, "draw", *(f"{name}_std" for name in table)]
+    pd.testing.assert_frame_equal(errors[list(means)], means)
+    std = errors[[f"{name}_std" for name in table]].to_numpy()
+    np.testing.assert_array_equal(std > 0, holes)
+
+    several = pd.read_csv(io.StringIO(latently(*impute, "--draws", 200, "--seed", 1).out))
+    assert list(several) == ["draw_", *table, "draw"] and len(several) == 200 * 60
+    np.testing.assert_array_equal(several["draw_"], np.tile(np.arange(1, 201), 60))
+    drawn = several[list(table)].to_numpy().reshape(60, 200, 5)  # all draws of a row together
+    np.testing.assert_allclose(
+        drawn[~np.repeat(holes[:, None], 200, axis=1)].min(), table.to_numpy()[~holes].min()
+    )
+    ratio = drawn.std(axis=1)[holes] / std[holes]
+    assert 0.8 < np.sqrt((ratio**2).mean()) < 1.25
+    middle = (drawn.mean(axis=1) - means[list(table)].to_numpy())[holes] / std[holes]
+    assert np.sqrt((middle**2).mean()) < 0.15
+    monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 50)
+    pieces = pd.read_csv(io.StringIO(latently(*impute, "--draws", 2).out))
+    np.testing.assert_array_equal(pieces["draw_"], np.tile([1, 2], 60))
+    assert "one of" in latently(*impute, "--draws", 2, "--std", code=2).err
+    assert "--draws" in latently(*impute, "--draws", 0, code=2).err
+
+
+def test_draws_need_a_model_that_has_them(latently, fitted, tmp_path):
+    pd.read_csv(fitted[1]).abs().to_csv(tmp_path / "a.csv", index=False)
+    latently("fit", tmp_path / "a.csv", "-m", "nmf", "-k", 2, "--max-iter", 5, "-o", tmp_path / "m")
+    for option in (["--draw"], ["--draws", 2], ["--std"]):
+        answer = latently("impute", tmp_path / "m", tmp_path / "a.csv", *option, code=1)
+        assert "expectations only" in answer.err
+
+
 def test_impute_without_a_model_chooses_one(latently, fitted, tmp_path, monkeypatch):
-    for name, few in {"_FLOORS": (0.1,), "_SIZES": (1,), "_COARSE": (2,), "_COMPONENTS": ()}.items():
+    for name, few in {
+        "_FLOORS": (0.1,),
+        "_PRIORS": (1.0,),
+        "_SIZES": (1,),
+        "_COARSE": (2,),
+        "_COMPONENTS": (),
+    }.items():
         monkeypatch.setattr(f"latently.selection.imputer.{name}", few)
     table = pd.read_csv(fitted[1]).head(80)
     holes = np.random.default_rng(0).random(table.shape) < 0.1

@@ -185,9 +185,15 @@ def fitted(case):
     return case.fit(*case.data())
 
 
+@cache
+def expected(case):
+    """What that model says of the rows it was fitted to."""
+    return answers(fitted(case), case.data()[0])
+
+
 # -- the list -----------------------------------------------------------------------------------------
 
-QUICK = {"max_iter": 8, "tol": 0.0, "n_init": 1, "random_state": 0}
+QUICK = {"max_iter": 4, "tol": 0.0, "n_init": 1, "random_state": 0}
 PLAIN = {**QUICK, "accelerate": None}  # where an accelerated iteration is up to nine passes
 CLASSES = {"objective": joint_log_likelihood}
 IN_MEMORY = {"sources": frozenset()}
@@ -326,6 +332,23 @@ def from_source(source):
 
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
+# One of each kind of fit. Rows, seeds and files of all estimators are read by the same functions: what only
+# these functions do is asked of few cases.
+KINDS = (
+    *("GaussianMixture", "MFA-holes", "MJFAClassifier", "PerClass-Gaussian", "NMF", "NLMFClassifier", "BNMF"),
+    *("PCA", "DMFA", "RBM"),
+)
+
+
+def in_every_form(name, forms, of_all, cases=None):
+    """Parametrises a test by cases and forms: those in `of_all` with every case, the others with few."""
+    chosen = [
+        pytest.param(case, form, id=f"{form}-{case}")
+        for form in forms
+        for case in (CASES if cases is None else cases)
+        if form in of_all or case.name in KINDS
+    ]
+    return pytest.mark.parametrize(("case", name), chosen)
 
 
 # -- comparisons --------------------------------------------------------------------------------------

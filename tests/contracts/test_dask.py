@@ -301,7 +301,7 @@ def kill(pids):
     [
         pytest.param(1, 0.0, True, id="one"),
         pytest.param(1, 0.05, False, id="one_of_rows_loaded_anew", marks=pytest.mark.slow),
-        pytest.param(2, 0.02, True, id="all"),
+        pytest.param(2, 0.02, True, id="all", marks=pytest.mark.slow),
     ],
 )
 def test_killed_workers_change_nothing(client, cluster, monkeypatch, how_many, delay, kept):

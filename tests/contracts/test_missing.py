@@ -553,7 +553,7 @@ def fits(draw):
     return model, K, q, chosen, X, weight
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(fits())
 def test_likelihood_never_falls(fit):
     model, K, q, chosen, X, weight = fit
@@ -669,6 +669,15 @@ def test_most_blocks_may_be_complete(model):
     X[3, 2] = np.nan
     whole, parts = fitted(model, X), fitted(model, X, block_size=6)
     assert_same(in_order(model, parts), in_order(model, whole), rtol=1e-6, atol=1e-8)
+
+
+@every_model
+def test_a_missing_entry_is_one_whatever_its_weight(model):
+    """The weight of its row may be lost in the sum of all weights."""
+    X, weight = rows(np.random.default_rng(0), 50, 4), np.ones(50)
+    X[3, 1], weight[3] = np.nan, 1e-17
+    found = fitted(model, X, weight, prior=None)
+    assert found.history_[-1] == pytest.approx(found.score(np.delete(X, 3, axis=0)), rel=1e-9)
 
 
 @a_few_models

@@ -160,10 +160,16 @@ def test_the_third_start_is_hierarchical(monkeypatch):
     X, _ = clusters(3, 60)
     found, _ = starts_of(GaussianMixture(3), X)
     kinds = []
-    partition = starts.partition
-    monkeypatch.setattr(starts, "partition", lambda *given: kinds.append(given[3]) or partition(*given))
+
+    def noted(rows, weight, n_components, given, seen):
+        kinds.extend(how.by for how in given)
+        return partitions(rows, weight, n_components, given, seen)
+
+    partitions = starts.partitions
+    monkeypatch.setattr(starts, "partitions", noted)
     assert len(list(found.first(5))) == 5
-    assert kinds == ["kmeans", "kmeans", "ward", "kmeans", "kmeans"]
+    assert sorted(kinds) == ["kmeans"] * 4 + ["ward"]
+    assert found._clustering(2).by == "ward"
 
 
 def test_starts_near_an_optimum_merge_two_parts_and_split_one():

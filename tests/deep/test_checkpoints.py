@@ -78,14 +78,15 @@ def snapshots(model, X, folder):
 
 
 @every_model
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("sizes", "inputs"),
-    [("one for all", "expected"), ("one for all", "sampled"), ("three layers", "expected")],
+    [("one for all", "sampled"), ("three layers", "expected")],
 )
 def test_a_fit_killed_anywhere_ends_where_the_undisturbed_one_does(cls, sizes, inputs, tmp_path):
     X = clusters(0, 80)
     X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
-    settings = {"inputs": inputs, "fine_tune": True, **SETTINGS}
+    settings = {"inputs": inputs, "fine_tune": True, **SETTINGS, "max_iter": 12}
     undisturbed = cls(*SIZES[sizes], **settings).fit(X)
     (tmp_path / "copies").mkdir()
     path = tmp_path / "checkpoint"

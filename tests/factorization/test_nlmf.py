@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import latently
 from latently.core.block import Block
+from latently.distributions.convex_rows import Rows, Softmax, descended, inverse_of, minimised
 from latently.distributions.mappings import MAPPINGS
 from latently.distributions.nonlinear import Layer, Multiply, Newton, Terms, prepared, swept_rows
 from latently.distributions.stack import climbed, flattened, unflattened
@@ -419,6 +420,59 @@ def test_a_saved_layer_says_the_same(tmp_path):
     np.testing.assert_array_equal(
         loaded.generate(["b"], random_state=0), model.generate(["b"], random_state=0)
     )
+
+
+@pytest.mark.parametrize("way", NON_NEGATIVE)
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+@pytest.mark.parametrize("labelled", [False, True])
+def test_coordinate_descent_lowers_the_cost_of_every_row_towards_the_minimum(way, alpha, labelled):
+    rng = np.random.default_rng(2)
+    terms = Terms(MAPPINGS[WAYS[way]["mapping"]], alpha, 0.0, 0.0, 0.5, True, True)
+    A, U = rng.random((4, 6)), terms.mapping.value(rng.random((9, 4)) * (rng.random((9, 4)) < 0.6))
+    Y = 3.0 * rng.random((9, 6))
+    softmax = None
+    if labelled:  # the last row has no label
+        targets = np.eye(3)[np.arange(9) % 3] * (np.arange(9) < 8)[:, None]
+        softmax = Softmax(3.0 * rng.normal(size=(3, 4)), rng.normal(size=3), targets, 0.5)
+    G = A @ A.T
+    rows = Rows(terms.shape(), G, inverse_of(G, 0.0), Y @ A.T, 0.5 * np.sum(Y * Y, axis=1), softmax)
+
+    def costs(U):
+        found = 0.5 * np.sum((Y - U @ A) ** 2, axis=1)
+        found += 0.5 * alpha * np.sum(np.abs(terms.mapping.inverse(U)), axis=1)
+        if labelled:
+            v = U @ softmax.coef.T + softmax.intercept
+            told = np.log(np.sum(np.exp(v), axis=1)) - np.sum(v * targets, axis=1)
+            found += 0.5 * np.where(targets.any(axis=1), told, 0.0)
+        return found
+
+    before, best = costs(U), costs(minimised(rows, U, tolerance=1e-14))
+    for _ in range(60):
+        U = descended(rows, U, 1 if labelled else 3)
+        after = costs(U)
+        assert np.all(after <= before + 1e-14)
+        before = after
+    for _ in range(200):  # bounds of the cross-entropy are wide, and steps short
+        U = descended(rows, U, 3)
+    np.testing.assert_allclose(costs(U), best, rtol=1e-7)
+
+
+def test_a_fit_that_starts_at_its_minimum_makes_one_pass_for_each_sweep():
+    X = np.random.default_rng(0).random((60, 8))
+    model = NLMF(3, max_iter=10, tol=0.0, random_state=0).fit(X)
+    assert model.n_passes_ <= model.n_iter_ + 3
+
+
+def test_coefficients_are_fitted_where_labels_are_a_small_part_of_the_cost():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 6))
+    y = np.argmax(X[:, :3] + 0.5 * rng.normal(size=(150, 3)), axis=1)
+    options = {"sigma2": 1e-7, "gamma": 0.5, "random_state": 0}
+    joint = NLMFClassifier(4, **options).fit(X, y)
+    dual = NLMFClassifier(4, session="dual", **options).fit(X, y)
+    assert joint.n_iter_ <= 3  # the relative change of the cost is tiny from the start
+    one, other = (model.cost(X, y) for model in (joint, dual))
+    assert one.classification + one.coef <= 1.03 * (other.classification + other.coef)
 
 
 def test_newton_steps_of_few_do_not_lose_what_was_found():

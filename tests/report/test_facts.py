@@ -7,6 +7,7 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
+from latently.factorization import DeepNLMF
 from latently.mixture import FactorAnalysis, GaussianMixture
 from latently.report._facts import MOST_DIFFERENT, NO_LABEL, Facts, labelled, profiles
 from latently.report._points import column, drawn_rows, points
@@ -293,3 +294,19 @@ def test_names_of_the_fit_are_taken_without_a_warning():
         warnings.simplefilter("error")
         facts = facts_of(model, X)
         assert facts.feature_names == list(names) and facts.scores is not None
+
+
+# -- factorisations ---------------------------------------------------------------------------------------
+
+
+def test_class_weights_and_parts_of_the_cost_of_a_stack(rng):
+    X, y = rng.random((60, 6)), np.arange(60) % 3
+    stack = DeepNLMF((4, 2), sigma2=0.1, max_iter=5, tol=0.0, random_state=0).fit(X, y)
+    first, top = stack.layers_
+    found = facts_of(stack, X)
+    expected = np.einsum("ck,kj,jd->cd", top.coef_, top.components_, first.components_)
+    np.testing.assert_allclose(found.class_features, expected)
+    np.testing.assert_allclose(found.sources.mapped, np.tanh(stack.transform(X)))
+    np.testing.assert_allclose(sum(found.parts_of_cost.values()), top.history_)
+    np.testing.assert_allclose(found.loadings.raw, first.components_.T)
+    np.testing.assert_allclose(found.offset_image[0], first.offset_)

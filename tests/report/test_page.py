@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import latently
+from latently.factorization import NLMF, DeepNLMF, NLMFClassifier
 from latently.mixture import MCFA, MFA, GaussianMixture
 from latently.report import Report, report, write_report
 from latently.report import _charts as charts
@@ -127,6 +128,23 @@ def test_every_model_has_a_page(name, with_labels):
     assert ("Distinguishing features of each component" in found.headings()) == (
         several and name not in ("MJFAClassifier", "PerClass")
     )
+
+
+@pytest.mark.parametrize("image_shape", [None, (8, 8)])
+def test_factorisations_show_sources_and_what_classes_look_for(image_shape):
+    X, y = digits()
+    options = {"sigma2": 0.05, "max_iter": 4, "tol": 0.0, "random_state": 0}
+    model = NLMFClassifier(5, **options).fit(X, y)
+    stack = DeepNLMF((5, 3), **options).fit(X, y)
+    for one in (model, stack):
+        found = Reader(report(one, X, image_shape=image_shape).html)
+        assert {"Convergence", "Parts", "Sources", "Class weights"} <= set(found.headings())
+        text = found.text()
+        assert "The two parts of the cost" in text and "the map tanh" in text
+        assert ("The last image is the offset." in text) == (image_shape is not None)
+    plain = Reader(report(NLMF(5, **options).fit(X), X, image_shape=image_shape).html)
+    assert "Sources" in plain.headings() and "Class weights" not in plain.headings()
+    assert "The two parts of the cost" not in plain.text()
 
 
 def test_networks_show_their_training_samples_and_reconstructions():

@@ -4,7 +4,8 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
+from scipy.optimize import minimize
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -12,6 +13,8 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import scale
 
 import latently
+from latently.estimators.classifier import calibrated
+from latently.estimators.messages import InterruptedWarning
 from latently.mixture import MFA, MPPCA, GaussianMixture
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from latently.supervised.borrowing import borrowed_rows
@@ -93,11 +96,11 @@ def test_a_gaussian_with_borrowed_rows_is_shrunk_towards_the_target():
 
 
 @pytest.mark.parametrize("n", [4, 12, 40])
-def test_the_amount_is_the_closed_form_and_ten_rows(n):
+def test_the_amount_is_the_closed_form_and_ten_rows_less_for_larger_classes(n):
     seen, _ = few(n)
     lent = borrowed_rows(X[seen], y[seen], np.ones(len(seen)), 3, "auto")
     share, _ = shares_by_loops(X[seen], y[seen], 3)
-    expected = min(10 * min(1, 20 / n) + n * share / max(1 - share, 1e-9), 50 * n)
+    expected = min(10 + n * share / max(1 - share, 1e-9), 50 * n) * min(1, 5 / n)
     np.testing.assert_allclose(np.bincount(lent.codes, lent.weight), expected, rtol=1e-9)
 
 
@@ -211,21 +214,133 @@ def test_posteriors_are_cooled_by_the_temperature(tmp_path):
     seen, _ = few(4)
     model = PerClass(GaussianMixture(), shrinkage=None)
     quietly(model, X[seen], y[seen])
-    assert model.temperature_ > 1
-    expected = log_softmax(model._class_log_joint(X) / model.temperature_, axis=1)
-    np.testing.assert_allclose(model.predict_log_proba(X), expected, rtol=1e-10, atol=1e-12)
+    assert model.temperature_ > 1 and 0 < model.doubt_ < 1
+    expected = softmax(model._class_log_joint(X) / model.temperature_, axis=1)
+    expected = (1 - model.doubt_) * expected + model.doubt_ / 3
+    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-10, atol=1e-12)
     model.save(tmp_path / "model")
-    assert latently.load(tmp_path / "model").temperature_ == model.temperature_
+    again = latently.load(tmp_path / "model")
+    assert (again.temperature_, again.doubt_) == (model.temperature_, model.doubt_)
     hot, cold = model.predict(X), quietly(model.set_params(temperature=None), X[seen], y[seen])
-    assert cold.temperature_ == 1.0
+    assert (cold.temperature_, cold.doubt_) == (1.0, 0.0)
     np.testing.assert_array_equal(cold.predict(X), hot)
     assert quietly(model.set_params(temperature=3), X[seen], y[seen]).temperature_ == 3.0
 
 
-def test_rows_enough_need_no_temperature():
-    rows, labels = np.tile(X, (2, 1)), np.tile(y, 2)
-    model = PerClass(GaussianMixture()).fit(rows + 1e-3 * np.arange(len(rows))[:, None], labels)
+@pytest.mark.parametrize(
+    "model",
+    [PerClass(GaussianMixture()), MJFAClassifier(1, 2, shrinkage=None, **QUICK)],
+    ids=["PerClass", "MJFA"],
+)
+def test_of_many_rows_the_temperature_is_that_of_the_fit(model):
+    rows, labels = np.tile(X**3, (2, 1)), np.tile(y, 2)  # far from Gaussian
+    model = quietly(clone(model), rows, labels)
+    assert model.temperature_ > 1
+
+    joint = model._class_log_joint(rows)
+
+    def loss(given):
+        temperature, doubt = 1 + given[0] ** 2, 1 / (1 + np.exp(given[1]))
+        own = (1 - doubt) * softmax(joint / temperature, axis=1)[range(len(labels)), labels] + doubt / 3
+        return -np.sum(np.log(own)) - 0.25 * np.log(doubt / 3)
+
+    found = minimize(loss, [1.0, 3.0], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-9}).x
+    assert model.temperature_ == pytest.approx(1 + found[0] ** 2, rel=0.01)
+    assert model.doubt_ == pytest.approx(1 / (1 + np.exp(found[1])), rel=0.02)
+    assert quietly(clone(model).set_params(temperature=None), rows, labels).temperature_ == 1.0
+
+
+def test_what_held_out_rows_say_is_no_worse_than_a_guess():
+    rng = np.random.default_rng(0)
+    codes, sure = rng.integers(4, size=40), np.where(rng.random((40, 4)) < 0.5, 0.0, -1e5)
+    for joint in (1e4 * rng.normal(size=(40, 4)), sure, np.zeros((40, 4))):
+        found = calibrated(joint, codes, np.ones(40))
+        assert found.loss <= np.log(4) * (1 + 0.25 / 40) + 1e-3
+        assert 0 < found.doubt < 1  # classes keep their order
+
+
+def places(rows, tmp_path):
+    """The same rows in files, blocks, tensors and partitions."""
+    np.save(tmp_path / "rows.npy", rows)
+    yield tmp_path / "rows.npy"
+    yield [rows[:7], rows[7:30], rows[30:]]
+    yield pytest.importorskip("torch").asarray(rows)
+    yield pytest.importorskip("dask.array").from_array(rows, chunks=(20, -1))
+
+
+@pytest.mark.parametrize(
+    ("model", "n"),
+    [
+        (MJFAClassifier(1, 2, max_iter=3, accelerate=None, **QUICK), 5),
+        (MJFAClassifier(2, 2, max_iter=3, accelerate=None, shrinkage=4.0, **QUICK), 8),
+        (MFMClassifier(1, 2, max_iter=3, **QUICK), 5),
+    ],
+    ids=["MJFA", "MJFA-components", "MFM"],
+)
+def test_the_same_rows_give_the_same_model_wherever_they_are(model, n, tmp_path):
+    seen, others = few(n)
+    rows = X[np.append(seen, others[:40])] ** 3
+    rows[-1] = np.nan  # of unknown class and without an entry: it counts nowhere
+    rows[1, 0] = np.nan
+    labels = np.append(y[seen], np.full(40, -1))
+    expected = quietly(clone(model), rows, labels)
+    assert expected.doubt_ > 0
+    backwards = quietly(clone(model), rows[::-1], labels[::-1])
+    np.testing.assert_allclose(backwards.predict_proba(X), expected.predict_proba(X), rtol=1e-6, atol=1e-9)
+    for given in places(rows, tmp_path):
+        found = quietly(clone(model), given, labels)
+        np.testing.assert_allclose(found.temperature_, expected.temperature_, rtol=1e-6)
+        np.testing.assert_allclose(found.doubt_, expected.doubt_, rtol=1e-6)
+        there = type(given).__module__.startswith("torch")
+        posteriors = (found.to("numpy") if there else found).predict_proba(X)
+        np.testing.assert_allclose(posteriors, expected.predict_proba(X), rtol=1e-6, atol=1e-9)
+
+
+def test_tensors_of_few_rows_learn_the_temperature_of_arrays():
+    torch = pytest.importorskip("torch")
+    seen, _ = few(5)
+    model = PerClass(GaussianMixture())
+    expected = quietly(clone(model), X[seen], y[seen]).temperature_
+    assert expected > 1
+    assert quietly(clone(model), torch.asarray(X[seen]), y[seen]).temperature_ == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "model", [MJFAClassifier(2, 2, random_state=0), MFMClassifier(2, 1, random_state=0)], ids=["MJFA", "MFM"]
+)
+@pytest.mark.parametrize("within", [True, False], ids=["in a fit", "between fits"])
+def test_an_interrupt_while_the_temperature_is_learnt_ends_the_fit(model, within, monkeypatch):
+    seen, _ = few(8)
+    n_fits, place = 0, "latently.estimators.classifier"
+
+    def interrupted(self, *given):
+        nonlocal n_fits
+        n_fits += 1
+        raise InterruptedWarning if within else KeyboardInterrupt
+
+    monkeypatch.setattr(f"{place}.DensityClassifier._held_out", interrupted)
+    with pytest.warns(InterruptedWarning, match="interrupted"):
+        model = clone(model).fit(X[seen], y[seen])
+    assert (n_fits, model.n_iter_, model.temperature_) == (1, 0, 1.0)
+    assert np.isfinite(model.predict_log_proba(X)).all()
+
+
+def test_an_interrupt_within_a_fold_is_noticed():
+    seen, _ = few(8)
+    n_calls = 0
+
+    def interrupt(state):
+        nonlocal n_calls
+        n_calls += 1
+        raise KeyboardInterrupt
+
+    density = GaussianMixture(2, random_state=0, callbacks=[interrupt])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = PerClass(density, shrinkage=None).fit(X[seen], y[seen])
+    assert any("not learnt" in str(one.message) for one in told)
     assert model.temperature_ == 1.0
+    assert n_calls == 4  # in one fold, and in the density of each class
 
 
 @pytest.mark.parametrize("value", ["hot", 0, -1.0, np.inf, True])

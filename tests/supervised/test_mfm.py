@@ -1,19 +1,20 @@
 """Mixtures of factor models with a label, against an oracle that conditions dense Gaussians."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import integrate
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, scale
 
 import latently
 from latently.distributions.labelled import LabelledMixture
 from latently.metrics import signal_to_error_ratio
 from latently.mixture import MPPCA, PPCA
-from latently.supervised import MFMClassifier
+from latently.supervised import MFMClassifier, mfm
 from tests.contracts.models import rows
 from tests.oracles import mfm as oracle
 
@@ -245,7 +246,7 @@ def test_the_oracle_never_lowers_its_objective():
 
 
 @either_way
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_objective_never_falls(seed, accelerate):
     rng = np.random.default_rng(seed)
     L, d, C = int(rng.integers(1, 4)), int(rng.integers(1, 5)), int(rng.integers(2, 5))
@@ -258,7 +259,7 @@ def test_the_objective_never_falls(seed, accelerate):
         X[:, 0] += 4.0 * np.arange(60) % C
     settings = {"discriminative_weight": emphasis, "accelerate": accelerate, "random_state": seed}
     settings["prior"] = None
-    model = MFMClassifier(L, d, max_iter=25, tol=0.0, n_init=2, **settings).fit(X, y, weight)
+    model = MFMClassifier(L, d, max_iter=15, tol=0.0, n_init=2, **settings).fit(X, y, weight)
     assert np.isfinite(model.history_).all()
     assert np.diff(model.history_).min() >= -1e-8
     assert model.history_[-1] == pytest.approx(objective(model, X, y, emphasis, weight), abs=1e-8)
@@ -309,7 +310,7 @@ def test_classes_that_are_apart_end_in_a_sharp_answer():
     rng = np.random.default_rng(0)
     y = np.arange(80) % 2
     X = rng.normal(size=(80, 3)) + 12.0 * np.outer(y, [1.0, 1.0, 0.0])
-    model = MFMClassifier(1, 1, random_state=0).fit(X, y)
+    model = MFMClassifier(1, 1, temperature=None, random_state=0).fit(X, y)
     assert model.converged_ and np.all(np.isfinite(model.coef_))
     assert model.score(X, y) == 1.0
     assert model.risks(X).classification.max() < 1e-3
@@ -789,3 +790,33 @@ def test_every_evaluation_is_counted_and_they_are_few(monkeypatch, emphasis):
     assert np.diff(model.history_).min() >= -1e-10
     slow = quietly(MFMClassifier(2, 2, accelerate=None, max_iter=len(count), **settings), X, y)
     assert model.history_[-1] >= slow.history_[-1]
+
+
+def test_starts_are_chosen_by_what_they_say_of_labels():
+    """The likelihood prefers components that describe rows, and factors that say nothing of the class."""
+    iris = load_iris()
+    X, y = scale(iris.data), iris.target
+    model = MFMClassifier(2, 1, random_state=0, temperature=None, tol=1e-4).fit(X[::2], y[::2])
+    assert model.score(X[1::2], y[1::2]) > 0.85
+    found = MPPCA(2, 1, random_state=0, tol=1e-4).fit(X[::2])
+    likelier = MFMClassifier(2, 1, means_init=found.means_, temperature=None, tol=1e-4).fit(X[::2], y[::2])
+    assert likelier.history_[-1] > model.history_[-1]
+    assert likelier.score(X[1::2], y[1::2]) < 0.7
+
+
+def test_an_interrupted_search_keeps_the_best_start_so_far(monkeypatch):
+    iris = load_iris()
+    X, y = scale(iris.data), iris.target
+    runs, run = 0, mfm.run
+
+    def interrupted(*given, **options):
+        nonlocal runs
+        runs += 1
+        end = run(*given, **options)
+        return replace(end, interrupted=runs == 4)
+
+    monkeypatch.setattr(mfm, "run", interrupted)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model = MFMClassifier(2, 1, random_state=0, temperature=None).fit(X, y)
+    assert runs == 4 and model.n_iter_ == 0
+    assert model.score(X, y) > 0.8

@@ -15,13 +15,24 @@ Namespace: TypeAlias = Any
 Floats: TypeAlias = NDArray[np.float64]
 
 
+# NumPy itself follows the Array API, from 2.1 on in all that is used here; wrappers of it take time
+_COMPATIBLE: Namespace = array_api_compat.array_namespace(np.zeros(0))
+_OF_NUMPY: Namespace = np if hasattr(np, "cumulative_sum") else _COMPATIBLE
+
+
 def namespace(*arrays: Array) -> Namespace:
     """The Array API namespace that the arrays share."""
-    return array_api_compat.array_namespace(*arrays)
+    for array in arrays:
+        if type(array) is not np.ndarray:
+            found = array_api_compat.array_namespace(*arrays)
+            return _OF_NUMPY if found is _COMPATIBLE else found
+    return _OF_NUMPY
 
 
 def device(array: Array) -> Any:
     """The device of the array."""
+    if type(array) is np.ndarray:
+        return "cpu"
     return array_api_compat.device(array)
 
 
@@ -91,6 +102,8 @@ def is_numpy(array: Array) -> bool:
 
 
 def is_torch(array: Array) -> bool:
+    if type(array) is np.ndarray:
+        return False
     return bool(array_api_compat.is_torch_array(array))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -22,6 +22,9 @@ from latently.backend.namespace import Array, is_torch
 BLOCK_BYTES = 48_000_000  # memory of a block with its temporaries: bounded memory, large products
 DEVICE_BLOCK_BYTES = 8_000_000_000  # large blocks keep an accelerator busy
 _LARGEST_KEPT = (32 << 20) - (1 << 14)  # bytes; glibc adapts its threshold to arrays below 32 MB
+SMALL_BYTES = (
+    2_000_000  # memory of a table with its temporaries that one thread takes a millisecond or two for
+)
 SMALLEST_BLOCK = 256  # rows; below this a second thread does not pay off
 
 
@@ -103,6 +106,11 @@ def threads_for(array: Array) -> int:
     return 1 if is_torch(array) else row_threads()
 
 
+def is_small(X: Array, floats_per_row: int) -> bool:
+    """Whether all rows are best processed as one block by one thread."""
+    return 8 * floats_per_row * int(X.shape[0]) <= SMALL_BYTES
+
+
 def block_rows(X: Array, floats_per_row: int, block_size: int | None) -> int:
     """Rows per block: `block_size` if given, else as many as fit in memory, balanced over threads."""
     if block_size is not None:
@@ -122,12 +130,13 @@ def _block_bytes(X: Array) -> int:
     return int(min(DEVICE_BLOCK_BYTES, max(BLOCK_BYTES, free // 4)))
 
 
-@contextmanager
-def exact_products(X: Array) -> Iterator[None]:
+def exact_products(X: Array) -> AbstractContextManager[None]:
     """Context without TF32, which may be enabled in torch: it costs 0.1 nats per row."""
-    if not is_torch(X):
-        yield
-        return
+    return _without_tf32() if is_torch(X) else nullcontext()
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
     import torch
 
     allowed = torch.get_float32_matmul_precision()

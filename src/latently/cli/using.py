@@ -6,6 +6,7 @@ Rows are processed in chunks, so a file may be larger than memory. Results have 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -206,11 +207,12 @@ def _free(name, taken):
     return f"{name}_" if name in taken else name
 
 
-def impute(folder, data, reading, missing, voice, *, draw, seed, output, force):
+def impute(folder, data, reading, missing, voice, *, draw, draws, std, seed, output, force):
     """Write the user's table with missing cells imputed; all other cells are unchanged.
 
-    `folder` is a fitted folder, or a function that chooses a model once the options have been checked.
-    Returns the result of `write_rows`, and the number of imputed cells.
+    With `draws` every row is written so many times, each with other draws, and with `std` standard errors
+    follow in columns of their own. `folder` is a fitted folder, or a function that chooses a model once the
+    options have been checked. Returns the result of `write_rows`, and the number of imputed cells.
     """
     package("pandas", "csv", "tables of results")
     check_kind(output)
@@ -218,6 +220,11 @@ def impute(folder, data, reading, missing, voice, *, draw, seed, output, force):
         check_file(output, force)
     folder = folder() if callable(folder) else folder
     folder.needs("impute", "impute missing cells")
+    if (draw or draws or std) and "n_draws" not in signature(folder.model.impute).parameters:
+        raise ValueError(
+            f"the model {shown(folder.record.model)} imputes expectations only; --draw, --draws and --std "
+            "need a mixture, such as mfa"
+        )
     later = open_later(folder, data, reading, missing, voice)
     rng = np.random.default_rng(seed)
     n_imputed = 0
@@ -227,13 +234,38 @@ def impute(folder, data, reading, missing, voice, *, draw, seed, output, force):
         for frame, values, _ in later.frames(voice, None):
             absent = np.isnan(values)
             n_imputed += int(absent.sum())
-            options = {"n_draws": 1, "random_state": rng} if draw else {}
-            imputed = folder.model.impute(folder.record.to_frame(values), **options)
-            imputed = folder.record.from_frame(np.asarray(imputed[0] if draw else imputed))
-            yield _with_imputed(frame, later, absent, imputed)
+            rows = folder.record.to_frame(values)
+            if std:
+                imputed, errors = folder.model.impute(rows, return_std=True)
+                imputed = folder.record.from_frame(np.asarray(imputed))
+                errors = np.asarray(errors) * np.array(folder.record.scale)
+                yield _with_errors(_with_imputed(frame, later, absent, imputed), later, errors)
+            elif draws or draw:
+                tables = folder.model.impute(rows, n_draws=draws or 1, random_state=rng)
+                tables = [folder.record.from_frame(np.asarray(table)) for table in tables]
+                completed = [_with_imputed(frame, later, absent, table) for table in tables]
+                yield _one_below_the_other(completed) if draws else completed[0]
+            else:
+                imputed = folder.record.from_frame(np.asarray(folder.model.impute(rows)))
+                yield _with_imputed(frame, later, absent, imputed)
 
     written = write_rows(frames(), output, force, as_object=voice.json, **later.manner)
     return *written, n_imputed
+
+
+def _with_errors(frame, later, errors):
+    """The frame followed by a column of standard errors for each column of the model."""
+    return frame.assign(**{_free(f"{name}_std", frame): errors[:, j] for j, name in enumerate(later.names)})
+
+
+def _one_below_the_other(tables):
+    """The draws of each row together, with their number in the first column; whatever the pieces read."""
+    import pandas
+
+    m, n = len(tables), len(tables[0])
+    rows = pandas.concat(tables, ignore_index=True).iloc[np.arange(m * n).reshape(m, n).T.ravel()]
+    rows.insert(0, _free("draw", rows), np.tile(np.arange(1, m + 1), n))
+    return rows
 
 
 def _with_imputed(frame, later, absent, imputed):

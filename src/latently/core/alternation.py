@@ -136,10 +136,11 @@ def _joined(a: Any, b: Any) -> Any:
 # -- longer steps -------------------------------------------------------------------------------------
 
 
-def extrapolation(step: PointStep) -> PointStep:
+def extrapolation(step: PointStep, *, of_states: bool = True) -> PointStep:
     """Steps with momentum, for models with `onward`: it grows while the cost falls.
 
-    A step that would raise the cost is taken again from where the last one ended, without momentum.
+    A step that would raise the cost is taken again from where the last one ended, without momentum. Where
+    states have none of their own (`of_states`), a step without `onward` would only be repeated, so it is not.
     """
 
     def longer(point: Point) -> Step[Point]:
@@ -147,7 +148,8 @@ def extrapolation(step: PointStep) -> PointStep:
 
         def next_point() -> Point:
             there = here.next_params()
-            if step(there).objective <= here.objective:
+            plain = point.onward is None and not of_states
+            if plain or step(there).objective <= here.objective:
                 speed = min(point.limit, _GROWTH * point.speed)
                 limit = min(1.0, _GROWTH_OF_LIMIT * point.limit)
                 return replace(there, speed=speed, limit=limit, earlier_speed=point.speed)
@@ -205,7 +207,7 @@ def never_rising(step: PointStep) -> PointStep:
             if there.cost is None:
                 return there
             by_rounding = here.objective < there.cost <= here.objective + here.rounding
-            return point if by_rounding else there
+            return replace(point, onward=None) if by_rounding else there
 
         return Step(here.objective, here.rounding, next_point)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import Array, device, is_sparse, like, namespace, to_numpy
+from latently.backend.namespace import Array, device, double, is_sparse, like, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.frame import Frame
-from latently.core.sources import RowWriter, ahead
+from latently.core.sources import Followed, Rows, RowWriter, ahead
 from latently.core.sweep import LocalSweep
 
 
@@ -41,6 +41,18 @@ class Data:
 
     def field(self, name: str) -> Array | None:
         return self.fields.get(name)
+
+    def followed_by(self, X: Rows, **fields: Array) -> Data:
+        """The same rows and then X (m, D), in main memory, with the fields of both."""
+        data = copy(self)
+        if self.in_memory:
+            data.X = namespace(self.X).concat([double(self.X), like(X, self.X)])
+        else:
+            data.X = Followed(self.X, X)
+        data.fields = {}
+        for name, array in fields.items():
+            data = data.with_field(name, np.concatenate([to_numpy(self.fields[name]), array]))
+        return data
 
     def _beside_rows(self, array: Array | None) -> Array | None:
         """The array on the device of the rows; one that is there already is not copied."""

@@ -255,31 +255,62 @@ def run(
     run that the user interrupts.
     """
     callbacks = list(callbacks)
-    state, history = start, list(start.history)
+    state = start
     while True:
-        params, n_iter = state.params, state.n_iter
         try:
-            taken = step(params)
+            taken = step(state.params)
         except KeyboardInterrupt:
-            if not history:
+            if not state.history:
                 raise
-            return Result(state.previous, history, n_iter - 1, False, interrupted=True)
-        gain = objective.improvement(history[-1], taken.objective) if history else math.inf
-        rounding = max(state.rounding, taken.rounding)  # of both ends of the step
-        objective.check(taken.objective, gain, rounding, n_iter)
-        try:
-            converged = bool(objective.direction) and taken.may_stop and stop(taken.objective, gain)
-            noticeable = gain < -_NOTICEABLE * max(1.0, abs(taken.objective))
-            if converged and noticeable and n_iter > 1:  # one step is always taken, as scikit-learn expects
-                return Result(state.previous, history, n_iter - 1, converged)
-            history = [*history, taken.objective]
-            ended = _told(callbacks, Iteration(n_iter, taken.objective, gain, max_iter))
-            if converged or ended or n_iter >= max_iter:
-                return Result(params, history, n_iter, converged)
-            state = State(taken.next_params(), params, history, n_iter + 1, taken.rounding)
-            between(state)
-        except KeyboardInterrupt:
-            return Result(params, history, n_iter, False, interrupted=True)
+            return interrupted_at(state)
+        there = advanced(
+            state,
+            taken,
+            max_iter=max_iter,
+            stop=stop,
+            objective=objective,
+            callbacks=callbacks,
+            between=between,
+        )
+        if isinstance(there, Result):
+            return there
+        state = there
+
+
+def interrupted_at(state: State[Params]) -> Result[Params]:
+    """The result of a run whose parameters were not evaluated any more: those before them."""
+    return Result(state.previous, list(state.history), state.n_iter - 1, False, interrupted=True)
+
+
+def advanced(
+    state: State[Params],
+    taken: Step[Params],
+    *,
+    max_iter: int,
+    stop: StopRule,
+    objective: Objective = LOG_LIKELIHOOD,
+    callbacks: Iterable[Callback] = (),
+    between: Callable[[State[Params]], None] = lambda state: None,
+) -> State[Params] | Result[Params]:
+    """The state after a step that was evaluated, or the result, if the run ends with it."""
+    params, n_iter, history = state.params, state.n_iter, list(state.history)
+    gain = objective.improvement(history[-1], taken.objective) if history else math.inf
+    rounding = max(state.rounding, taken.rounding)  # of both ends of the step
+    objective.check(taken.objective, gain, rounding, n_iter)
+    try:
+        converged = bool(objective.direction) and taken.may_stop and stop(taken.objective, gain)
+        noticeable = gain < -_NOTICEABLE * max(1.0, abs(taken.objective))
+        if converged and noticeable and n_iter > 1:  # one step is always taken, as scikit-learn expects
+            return Result(state.previous, history, n_iter - 1, converged)
+        history = [*history, taken.objective]
+        ended = _told(callbacks, Iteration(n_iter, taken.objective, gain, max_iter))
+        if converged or ended or n_iter >= max_iter:
+            return Result(params, history, n_iter, converged)
+        following = State(taken.next_params(), params, history, n_iter + 1, taken.rounding)
+        between(following)
+        return following
+    except KeyboardInterrupt:
+        return Result(params, history, n_iter, False, interrupted=True)
 
 
 def run_passes(

@@ -34,15 +34,31 @@ from latently.core.drivers import (
     best_first,
     run,
 )
+from latently.core.together import Steps, run_together
 
-_SHORT = 4  # steps of all starts before the first choice
-_SHORT_NEAR = 2  # the same of starts near an optimum
-_RACERS = 3  # starts that race, the first one among them
 _ROUND = 5  # long steps between two looks at a race
 _LONGEST = 200  # steps of a run
 _SLOWEST = 0.9  # the largest rho: of slow runs at most nine times their last gain is expected
 _SLACK = 2e-4  # relative differences between optima that do not matter
-_VARIANTS = 12  # starts near a winner that are tried together; the best of them races against it
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How many starts are tried, and how far they run before most of them are dropped."""
+
+    first: int  # starts at first
+    near: int  # starts near the best optima found, at most
+    at_once: int  # of them that are compared before the best optimum may change
+    in_vain: int  # how often in a row they may be in vain
+    short: int  # plain steps of the first starts
+    short_near: int  # the same of starts near an optimum
+    cuts: tuple[tuple[int, float], ...]  # then long steps, and the share of runs that go on after them
+    racers: int  # that race at first; the first start is always among them
+    racers_near: int  # starts near an optimum that race against it
+
+
+COSTLY = Effort(8, 36, 12, 1, 4, 2, (), 3, 1)  # where a run costs as much beside others as alone
+CHEAP = Effort(12, 72, 18, 2, 3, 3, ((2, 0.5), (3, 0.4)), 3, 3)  # where runs share passes over the rows
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,9 @@ class Search(Generic[Params]):
     stop: StopRule
     objective: Objective = LOG_LIKELIHOOD
     clean: Callable[[Params], bool] = lambda params: True  # runs that end elsewhere rank below all others
+    effort: Effort = COSTLY
+    short_steps: Steps[Params] | None = None  # `short` and `long` of several runs at once, if that is cheaper
+    long_steps: Steps[Params] | None = None
 
     def best(
         self,
@@ -65,7 +84,7 @@ class Search(Generic[Params]):
         """The end of the best run, and whether the user interrupted the search.
 
         `near(params)` yields new starts near an optimum; `n_near` of them are tried in all, but no more after
-        `n_vain` times twelve in a row were in vain. A single start is returned unchanged.
+        `n_vain` times as many as are compared at once were in vain. A single start is returned unchanged.
         """
         starts = iter(starts)
         first, second = next(starts), next(starts, None)
@@ -73,18 +92,17 @@ class Search(Generic[Params]):
             return first, False
         found = _Found(self)
         try:
-            ends = [found.short_run(start, _SHORT) for start in chain([first, second], starts)]
-            others = self.different(ends[1:], ends[0])[: _RACERS - 1]
-            found.race([ends[0], *others], until_decided=n_near == 0)
+            ends = found.narrowed(chain([first, second], starts), self.effort.short, self.effort.racers)
+            found.race(ends, until_decided=n_near == 0)
             in_vain = 0
             while n_near > 0 and in_vain != n_vain:
-                before, starts = found.best, islice(near(found.best.params), min(n_near, _VARIANTS))
-                tried = [found.short_run(start, _SHORT_NEAR) for start in starts]
-                if not tried:
+                before, starts = found.best, islice(near(found.best.params), min(n_near, self.effort.at_once))
+                starts = list(starts)
+                if not starts:
                     break
-                n_near -= len(tried)
-                best = self.different(tried, before)[:1]
-                found.race(best, until_decided=n_near == 0)
+                n_near -= len(starts)
+                racers = found.narrowed(starts, self.effort.short_near, self.effort.racers_near, before)
+                found.race(racers, until_decided=n_near == 0)
                 gain = self.objective.improvement(before.history[-1], found.best.history[-1])
                 in_vain = 0 if gain > self.slack(before) else in_vain + 1
             return found.best.params, False
@@ -118,11 +136,12 @@ class Search(Generic[Params]):
 
     def expected_gain(self, end: Result[Params]) -> float:
         improvement, history = self.objective.improvement, end.history
-        if len(history) <= _SHORT + _ROUND:
-            return math.inf  # it has not raced yet
+        n_long = len(history) - 1 - self.effort.short
+        if n_long < _ROUND:
+            return math.inf  # too early to tell
         gain = improvement(history[-1 - _ROUND], history[-1])
         shrinking = _SLOWEST
-        if len(history) > _SHORT + 2 * _ROUND:
+        if n_long >= 2 * _ROUND:
             before = improvement(history[-1 - 2 * _ROUND], history[-1 - _ROUND])
             shrinking = min(gain / before, _SLOWEST) if before > 0 else _SLOWEST
         return gain * max(1.0, shrinking / (1.0 - shrinking))
@@ -139,8 +158,28 @@ class _Found(Generic[Params]):
         self.ends: list[Result[Params]] = []  # of all runs that may still be the best, for an interrupt
         self.best: Result[Params]
 
-    def short_run(self, start: Params, n_steps: int) -> Result[Params]:
-        return self._run(self.search.short, State.at(start), n_steps)
+    def narrowed(
+        self, starts: Iterable[Params], n_short: int, n_left: int, known: Result[Params] | None = None
+    ) -> list[Result[Params]]:
+        """The most promising runs; those that are where a better one or the `known` one is do not count.
+
+        Without `known`, the first start is always among them.
+        """
+        search, states = self.search, map(State.at, starts)
+        ends = self._runs(search.short, search.short_steps, states, n_short)
+        for n_long, share in search.effort.cuts:
+            if len(ends) <= n_left:
+                break
+            ends = self._longer(ends, n_long)
+            ends = self._chosen(ends, max(n_left, math.ceil(share * len(ends))), known)
+        return self._chosen(ends, n_left, known)
+
+    def _chosen(
+        self, ends: list[Result[Params]], n: int, known: Result[Params] | None
+    ) -> list[Result[Params]]:
+        if known is not None:
+            return self.search.different(ends, known)[:n]
+        return [ends[0], *self.search.different(ends[1:], ends[0])[: n - 1]]
 
     def race(self, racers: list[Result[Params]], *, until_decided: bool) -> None:
         """Let runs go on until they have settled or cannot overtake; then `best` is the best so far.
@@ -157,16 +196,34 @@ class _Found(Generic[Params]):
             racers = [end for end in racers if end is leader or self.search.may_overtake(end, leader)]
             if not racers or (until_decided and len(racers) == 1 and racers[0] is leader):
                 break
-            racers = [self._longer(end) for end in racers]
+            racers = self._longer(racers, _ROUND)
         self.best = leader
         self.ends = [self.best]
 
-    def _longer(self, end: Result[Params]) -> Result[Params]:
-        return self._run(self.search.long, end.state(), end.n_iter + _ROUND)
+    def _longer(self, ends: list[Result[Params]], n_steps: int) -> list[Result[Params]]:
+        search, states = self.search, (end.state() for end in ends)
+        return self._runs(search.long, search.long_steps, states, n_steps)
 
-    def _run(self, step: Callable[[Params], Step[Params]], state: State[Params], n: int) -> Result[Params]:
-        end = run(step, state, max_iter=n, stop=self.search.stop, objective=self.search.objective)
-        self.ends.append(end)
-        if end.interrupted:
+    def _runs(
+        self,
+        step: Callable[[Params], Step[Params]],
+        steps: Steps[Params] | None,
+        states: Iterable[State[Params]],
+        n_steps: int,
+    ) -> list[Result[Params]]:
+        """Ends of runs of some more steps, all at once or, without `steps`, one after the other."""
+        stop, objective = self.search.stop, self.search.objective
+        if steps is not None:
+            ends = run_together(steps, list(states), n_steps=n_steps, stop=stop, objective=objective)
+            return self._kept(ends)
+        ends = []
+        for state in states:
+            limit = state.n_iter + n_steps
+            ends += self._kept([run(step, state, max_iter=limit, stop=stop, objective=objective)])
+        return ends
+
+    def _kept(self, ends: list[Result[Params]]) -> list[Result[Params]]:
+        self.ends += ends
+        if any(end.interrupted for end in ends):
             raise KeyboardInterrupt
-        return end
+        return ends

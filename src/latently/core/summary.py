@@ -26,6 +26,7 @@ class Summary:
     n_rows: int  # with positive weight and something observed or labelled
     total_weight: float
     observed_weight: Array  # (D,)
+    missing: bool  # whether any entry is missing
     mean: Array  # (D,)
     deviation: Array  # (D,)
     constant: Array  # (D,) bool: the feature is constant
@@ -39,12 +40,7 @@ class Summary:
     def of_moments(cls, mean: Array, deviation: Array) -> Summary:
         """Summary of rows known by their moments only, which may have missing entries."""
         nothing = namespace(mean).zeros_like(mean)
-        return cls(0, 1.0, nothing, mean, deviation, nothing > 0, nothing > 0, mean, mean, 0, None)
-
-    @property
-    def missing(self) -> bool:
-        """Whether any entry is missing."""
-        return bool(namespace(self.observed_weight).any(self.observed_weight < self.total_weight))
+        return cls(0, 1.0, nothing, True, mean, deviation, nothing > 0, nothing > 0, mean, mean, 0, None)
 
 
 @dataclass(frozen=True)
@@ -70,6 +66,7 @@ class _Ranges:
     n_rows: int
     weight: float
     observed_weight: Array
+    missing: bool  # not told by the weights: that of a row may be lost in their sums
     low: Array
     high: Array
     keys: NDArray[np.int64]
@@ -94,6 +91,7 @@ def summarise(sweep: Any, sample_size: int) -> Summary | None:
             a.n_rows + b.n_rows,
             a.weight + b.weight,
             a.observed_weight + b.observed_weight,
+            a.missing or b.missing,
             xp.minimum(a.low, b.low),
             xp.maximum(a.high, b.high),
             np.union1d(a.keys, b.keys)[:sample_size],
@@ -122,6 +120,7 @@ def summarise(sweep: Any, sample_size: int) -> Summary | None:
         n_rows=ranges.n_rows,
         total_weight=ranges.weight,
         observed_weight=ranges.observed_weight,
+        missing=ranges.missing,
         mean=middle + half_range * mean,
         deviation=half_range * spread,
         constant=constant,
@@ -152,6 +151,7 @@ def _ranges(sample_size: int, block: Block) -> _Ranges:
         len(block),
         block.total_weight(),
         observed_weight,
+        block.observed is not None and not bool(xp.all(block.observed)),
         double(xp.min(low, axis=0)),
         double(xp.max(high, axis=0)),
         np.unique(keys)[:sample_size],

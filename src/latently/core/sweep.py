@@ -1,7 +1,8 @@
 """A sweep: one pass over the rows, block by block, on all cores.
 
 Each thread processes a contiguous run of blocks and keeps one running sum, so memory is a block and a record
-of statistics per thread for any number of rows, and the result is reproducible.
+of statistics per thread for any number of rows, and the result is reproducible. A small table is one block in
+the thread of the caller: to share it out would take longer than the computation.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from latently.backend.namespace import Array
 from latently.backend.placement import (
     block_rows,
     exact_products,
+    is_small,
     keep_freed_memory,
     one_blas_thread,
     threads_for,
@@ -89,6 +91,9 @@ class LocalSweep:
     def _shared_out(
         self, chunk: Block, work: Callable[[Iterator[Block]], Any], n_threads: int | None
     ) -> list[Any]:
+        if self.block_size is None and is_small(chunk.X, self.floats_per_row):
+            with one_blas_thread(), exact_products(chunk.X):
+                return [work(iter([chunk.with_observed()]))]
         pieces = slices(len(chunk), block_rows(chunk.X, self.floats_per_row, self.block_size))
         n_threads = min(n_threads or threads_for(chunk.X), len(pieces))
         bounds = [len(pieces) * i // n_threads for i in range(n_threads + 1)]

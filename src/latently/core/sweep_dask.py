@@ -68,6 +68,14 @@ class DaskData(Data):
         data._held = None
         return data
 
+    def followed_by(self, X: Rows, **fields: Array) -> Data:
+        data = copy.copy(self)
+        more = _task(_rows_of_partition, X, "rows added to X", self.n_features, len(X))
+        data._parts, data._counts = [*self._parts, more], [*self._row_counts(), len(X)]
+        data._held, data._held_rows = None, {}
+        data.fields = {name: np.concatenate([self.fields[name], array]) for name, array in fields.items()}
+        return data
+
     def count_rows(self) -> int:
         return sum(self._row_counts())
 

@@ -15,13 +15,16 @@ rows). What `evaluate` returns may be overwritten.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from latently.backend.namespace import Array, Floats
+from latently.backend.namespace import Array, Floats, namespace
 from latently.core.block import Block
 from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
@@ -84,15 +87,36 @@ class Family(Protocol):
 
     def log_prior(self, params: Any) -> float:
         """The log prior density of the parameters, which is zero at its maximum and without a prior."""
-        return 0.0
+        if self.prior is None:
+            return 0.0
+        by_component = self.log_priors(params)
+        return float(namespace(by_component).sum(by_component))
+
+    def log_priors(self, params: Any, density: Any = None) -> Array:
+        """The log prior densities (K,) of the components, or of what they share (1,), if there is a prior.
+
+        The density of the parameters, if it is known, may have what is needed.
+        """
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} has no prior")
 
     def with_prior(self, prior: Prior | None) -> Any:
         """The same family with another prior."""
         return replace(self, prior=prior)  # type: ignore[type-var]
 
+    @property
+    def separate(self) -> bool:
+        """Whether components share no parameters, so that those of several mixtures can be stacked."""
+        return False
+
     @abstractmethod
     def rounding(self, density: Any) -> float:
         """How much of a log density may be lost to rounding, relative to its size."""
+
+    def roundings(self, density: Any, n_runs: int) -> list[float]:
+        """The same of each of several mixtures, whose `separate` components are stacked."""
+        name = type(self).__name__
+        raise NotImplementedError(f"components of {name} cannot be stacked")
 
     @abstractmethod
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> Any:
@@ -126,13 +150,23 @@ class Family(Protocol):
 
     # -- optional -------------------------------------------------------------------------------------
 
+    def coordinates(self, params: Any) -> tuple[Array, ...]:
+        """For every field of the parameters an array of the same shape, unconstrained."""
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} has no vector of parameters; use accelerate=None")
+
+    def from_coordinates(self, *arrays: Array) -> Any:
+        """The parameters of such arrays; a ValueError where there are none."""
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} has no vector of parameters; use accelerate=None")
+
     def to_vector(self, params: Any) -> Array:
         """All parameters as one unconstrained vector, for SQUAREM."""
-        raise NotImplementedError(f"{type(self).__name__} has no vector of parameters; use accelerate=None")
+        return flattened(self.coordinates(params))
 
     def from_vector(self, vector: Array, like: Any) -> Any:
         """The parameters of a vector; a ValueError where there are none."""
-        raise NotImplementedError(f"{type(self).__name__} has no vector of parameters; use accelerate=None")
+        return self.from_coordinates(*unflattened(vector, like))
 
     def implied_stats(self, params: Any, weights: Array) -> Any:
         """Statistics whose M-step gives these parameters, for components of these weights."""
@@ -151,3 +185,29 @@ class Family(Protocol):
     ) -> Floats:
         """(n, D) rows whose missing entries are drawn given the observed ones and the component."""
         raise NotImplementedError(f"{type(self).__name__} cannot draw missing entries")
+
+
+def flattened(arrays: Sequence[Array], n_runs: int | None = None) -> Array:
+    """(p,) all numbers, one array after the other; with `n_runs` (S, p), those of each run."""
+    xp = namespace(arrays[0])
+    shape = (-1,) if n_runs is None else (n_runs, -1)
+    return xp.concat([xp.reshape(array, shape) for array in arrays], axis=-1)
+
+
+def unflattened(vector: Array, like: Any) -> list[Array]:
+    """Arrays of the shapes of the fields of `like`, from such a vector, or from vectors (S, p) of runs."""
+    xp, start, found = namespace(vector), 0, []
+    n_runs = 1 if vector.ndim == 1 else vector.shape[0]
+    kind: Any = type(like)
+    for name in field_names(kind):
+        shape = getattr(like, name).shape
+        size = math.prod(shape) // n_runs
+        found.append(xp.reshape(vector[..., start : start + size], shape))
+        start += size
+    return found
+
+
+@cache
+def field_names(record: Any) -> tuple[str, ...]:
+    """The names of the fields of a class of records."""
+    return tuple(field.name for field in fields(record))

@@ -33,6 +33,9 @@ SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms are stil
 NEAR_FLOOR = 1e-3  # relative distance within which a variance is at the floor
 
 
+_AT_ONCE = (
+    500_000  # numbers, components times rows times features, that stay in the cache: one product for all
+)
 _LARGEST_LOG = 300.0  # log of the largest standard deviation accepted in an extrapolation
 
 
@@ -107,10 +110,14 @@ class FullGaussian(Family):
         xp = namespace(X)
         wide = xp.concat([X, ones((X.shape[0], 1), X)], axis=1)
         wide = xp.astype(wide, density.whitening.dtype, copy=False)
-        whitened = (wide @ density.whitening[g, :, :] for g in range(density.whitening.shape[0]))
+        (n, D), G = X.shape, density.whitening.shape[0]
+        whitened = (wide @ density.whitening[g, :, :] for g in range(G))
         if self.shared:
             y, m = double(next(whitened)), density.offsets
             distance = xp.vecdot(y, y, axis=-1) - 2.0 * (m @ y.T) + xp.vecdot(m, m, axis=-1)[:, None]
+        elif G * n * D <= _AT_ONCE:
+            y = xp.reshape(transpose(density.whitening), (G * D, D + 1)) @ wide.T
+            distance = double(xp.sum(xp.reshape(y * y, (G, D, n)), axis=1))
         else:
             distance = double(xp.stack([xp.vecdot(y, y, axis=-1) for y in whitened]))
         return density.constants[:, None] - 0.5 * distance, wide[:, :-1]
@@ -135,6 +142,14 @@ class FullGaussian(Family):
         if self.shared:
             sum_xx = X.T @ (resp.by_row[:, None] * X)
             return FullStats(resp.weight, resp.times(X), sum_xx[None, :, :])
+        if resp.dense is not None and resp.dense.shape[0] * X.shape[0] * X.shape[1] <= _AT_ONCE:
+            r = xp.astype(resp.dense, wide.dtype, copy=False)
+            residual = wide - xp.astype(density.means, wide.dtype)[:, None, :]
+            at_once = (r[:, None, :] @ residual)[:, 0, :]
+            residual *= xp.sqrt(r)[:, :, None]
+            both = transpose(residual) @ residual
+            sums = _about_origin(resp.weight, density.means, double(at_once), double(both))
+            return FullStats(resp.weight, *sums)
         first, second = [], []
         for k in range(density.means.shape[0]):
             if resp.dense is not None:
@@ -195,12 +210,13 @@ class FullGaussian(Family):
             covariances = xp.where(filled[:, None, None], covariances, params.covariances)
         return FullParams(means, self.bounded(covariances))
 
-    def log_prior(self, params: FullParams) -> float:
+    def log_priors(self, params: FullParams, density: FullDensity | None = None) -> Array:
         """ln p of the covariances; a shared one has the pseudo-rows of all components."""
         if self.prior is None:
-            return 0.0
+            return zeros(params.means.shape[:1], params.means)
         together = params.means.shape[0] if self.shared else 1
-        return float(self.prior.log_covariances(params.covariances, together))
+        U = None if density is None else density.factors
+        return self.prior.log_covariances(params.covariances, together, U)
 
     def implied_stats(self, params: FullParams, weights: Array) -> FullStats:
         """Expected statistics under these parameters: the M-step maps them back to the parameters."""
@@ -225,32 +241,38 @@ class FullGaussian(Family):
             )
         return clamp_spectrum(covariances, self.floor)
 
+    @property
+    def separate(self) -> bool:
+        return not self.shared
+
     def rounding(self, density: FullDensity) -> float:
+        return self.roundings(density, 1)[0]
+
+    def roundings(self, density: FullDensity, n_runs: int) -> list[float]:
         """Rounding errors of a row's log density: a sum of squares of products with U."""
         xp = namespace(density.factors)
-        size = float(xp.max(xp.sum(density.factors**2, axis=(1, 2))))
-        return float(xp.finfo(density.whitening.dtype).eps) * size
+        squares = xp.reshape(xp.sum(density.factors**2, axis=(1, 2)), (n_runs, -1))
+        eps = float(xp.finfo(density.whitening.dtype).eps)
+        return [eps * float(size) for size in xp.max(squares, axis=1)]
 
     def clamped(self, params: FullParams) -> FullParams:
         """Starting values projected to the feasible region of the floor."""
         return FullParams(params.means, self.bounded(params.covariances))
 
-    def to_vector(self, params: FullParams) -> Array:
-        """Means and the Cholesky factors of the covariances, with log diagonals, as one vector."""
+    def coordinates(self, params: FullParams) -> tuple[Array, ...]:
+        """Means and the Cholesky factors of the covariances, with log diagonals."""
         xp = namespace(params.means)
         C = xp.linalg.cholesky(params.covariances)
         diagonal = eye(C.shape[-1], C) > 0
         # the factor with its diagonal replaced by its logarithm; zeros above it stay zero
-        logs = xp.log(xp.where(diagonal, C, 1.0))
-        return xp.concat([xp.reshape(params.means, (-1,)), xp.reshape(xp.where(diagonal, logs, C), (-1,))])
+        return params.means, xp.where(diagonal, xp.log(xp.where(diagonal, C, 1.0)), C)
 
-    def from_vector(self, vector: Array, like: FullParams) -> FullParams:
-        xp = namespace(vector)
-        size = like.means.shape[0] * like.means.shape[1]
-        C = xp.reshape(vector[size:], like.covariances.shape)
+    def from_coordinates(self, *arrays: Array) -> FullParams:
+        means, C = arrays
+        xp = namespace(C)
         diagonal = eye(C.shape[-1], C) > 0
         C = xp.where(diagonal, xp.exp(xp.clip(C, max=_LARGEST_LOG)), C)
-        return self.clamped(FullParams(xp.reshape(vector[:size], like.means.shape), C @ transpose(C)))
+        return self.clamped(FullParams(means, C @ transpose(C)))
 
     def moved(self, params: FullParams, weights: Array, shift: Array, scale: Array) -> FullParams:
         """The parameters of shift + scale * x."""

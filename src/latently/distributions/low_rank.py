@@ -343,8 +343,10 @@ class LowRankGaussian(Family):
             psi = xp.where(filled[:, None] | self.shared, psi, params.noise_variance)
         return self.clamped(LowRankParams(means, loadings, psi))
 
-    def log_prior(self, params: LowRankParams) -> float:
+    def log_priors(self, params: LowRankParams, density: LowRankDensity | None = None) -> Array:
         """ln p of the noise; shared noise has the pseudo-rows of all components."""
+        if self.prior is None:
+            return zeros(params.means.shape[:1], params.means)
         return log_noise(self.prior, params.noise_variance, self.shared)
 
     def implied_stats(self, params: LowRankParams, weights: Array) -> LowRankStats:
@@ -376,31 +378,34 @@ class LowRankGaussian(Family):
             )
         return LowRankParams(params.means, params.loadings, psi)
 
+    @property
+    def separate(self) -> bool:
+        return not self.shared
+
     def rounding(self, density: LowRankDensity) -> float:
+        return self.roundings(density, 1)[0]
+
+    def roundings(self, density: LowRankDensity, n_runs: int) -> list[float]:
         """Rounding errors of a row's log density: of the quadratic form and of the squared projections."""
         xp = namespace(density.means)
         terms = xp.sum((1.0 + density.means**2) * density.inverse_noise, axis=1)
         projections = xp.sum(density.projections**2, axis=(1, 2))
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.means, density.stacked))
-        return narrow * float(xp.max(terms)) + wide * float(xp.max(projections))
+        sizes = (xp.max(xp.reshape(of, (n_runs, -1)), axis=1) for of in (terms, projections))
+        return [narrow * float(t) + wide * float(p) for t, p in zip(*sizes, strict=True)]
 
-    def to_vector(self, params: LowRankParams) -> Array:
-        """Means, loadings and standard deviations of the noise as one vector.
+    def coordinates(self, params: LowRankParams) -> tuple[Array, ...]:
+        """Means, loadings and standard deviations of the noise.
 
         An unneeded noise variance decreases like 1/t^2, ever more slowly; its root can be extrapolated to
         zero.
         """
-        xp = namespace(params.means)
-        parts = (params.means, params.loadings, xp.sqrt(params.noise_variance))
-        return xp.concat([xp.reshape(part, (-1,)) for part in parts])
+        return params.means, params.loadings, namespace(params.means).sqrt(params.noise_variance)
 
-    def from_vector(self, vector: Array, like: LowRankParams) -> LowRankParams:
-        xp = namespace(vector)
-        K, D, q = like.loadings.shape
-        means, loadings = vector[: K * D], vector[K * D : K * D * (q + 1)]
-        deviation = xp.clip(xp.reshape(vector[K * D * (q + 1) :], (K, D)), min=0.0)
-        params = LowRankParams(xp.reshape(means, (K, D)), xp.reshape(loadings, (K, D, q)), deviation**2)
-        return self.clamped(params)
+    def from_coordinates(self, *arrays: Array) -> LowRankParams:
+        means, loadings, deviation = arrays
+        deviation = namespace(deviation).clip(deviation, min=0.0)
+        return self.clamped(LowRankParams(means, loadings, deviation**2))
 
     def moved(self, params: LowRankParams, weights: Array, shift: Array, scale: Array) -> LowRankParams:
         """The parameters of shift + scale * x."""

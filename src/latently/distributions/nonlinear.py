@@ -22,17 +22,22 @@ from latently.backend.packed import pairs, unpacked
 from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions.convex_rows import (
+    INNER,
     Rows,
     Shape,
     Softmax,
     cross_entropy,
+    descended,
     inverse_of,
     minimised,
+    minimised_from,
     squares,
 )
 from latently.distributions.mappings import Mapping
 
 EXACT = 1e-13  # of a row's cost: where an exact step ends
+_NEARLY = 1e-6  # the same in sweeps that need not be exact
+_PASSES_OF_COMPONENTS = 5
 _AT_THE_END = 1e-9  # of the range of the map: nearer, digits of s are lost
 _SINGULAR = 1e-12  # eigenvalues below it are rounding
 
@@ -185,15 +190,21 @@ def sources(terms: Terms, U: Array) -> Array:
     """(n, r) S of features U; at an end of the range, up to what rounding of U can tell, it is at its
     limit.
     """
+    return _both(terms, U)[0]
+
+
+def _both(terms: Terms, U: Array, S: Array | None = None) -> tuple[Array, Array]:
+    """S of features U, if it is not known, and f(S): U but where that is taken to the end of the range."""
     xp, f = namespace(U), terms.mapping
     if f.high == float("inf"):
-        return U
+        return U, U
     if terms.alpha == 0:
         U = xp.where(f.high - _AT_THE_END <= U, f.high, U)
         if not terms.positive_sources:
             U = xp.where(f.low + _AT_THE_END >= U, f.low, U)
-    S = xp.clip(f.inverse(U), min=-f.limit, max=f.limit)
-    return xp.clip(S, min=0.0) if terms.positive_sources else S
+    S = f.inverse(U) if S is None else S
+    S = xp.clip(S, min=0.0 if terms.positive_sources else -f.limit, max=f.limit)
+    return S, U
 
 
 def row_costs(terms: Terms, layer: Layer, S: Array, block: Block) -> Array:
@@ -208,10 +219,14 @@ def row_costs(terms: Terms, layer: Layer, S: Array, block: Block) -> Array:
 # -- steps of the sources in a fit --------------------------------------------------------------------
 
 
+Moved = tuple[Array, Array]
+
+
 class Move(Protocol):
     """How a sweep moves the sources of a block."""
 
-    def __call__(self, terms: Terms, known: Prepared, system: _System, S: Array | None) -> Array: ...
+    def __call__(self, terms: Terms, known: Prepared, system: _System, S: Array | None) -> Moved:
+        """S (n, r), and f(S)."""
 
 
 @dataclass(frozen=True)
@@ -220,16 +235,32 @@ class Newton:
 
     n_steps: int = 1000
     tolerance: float = EXACT
+    inner: float = INNER  # what conjugate gradients leave of the Newton equations
 
-    def __call__(self, terms: Terms, known: Prepared, system: _System, S: Array | None) -> Array:
+    def __call__(self, terms: Terms, known: Prepared, system: _System, S: Array | None) -> Moved:
         rows = _problems(terms, known, system, labels=True)
         start = _first(terms, known, rows) if S is None else terms.mapping.value(S)
         cold = S is None and self.n_steps < 1000
         n_steps = max(self.n_steps, _COLD_STEPS) if cold else self.n_steps
-        return sources(terms, minimised(rows, start, tolerance=self.tolerance, most_steps=n_steps))
+        U, S = minimised_from(rows, start, S, tolerance=self.tolerance, most_steps=n_steps, inner=self.inner)
+        return _both(terms, U, S)
 
 
-_COLD_STEPS = 20
+@dataclass(frozen=True)
+class Coordinates:
+    """Passes of coordinate descent in u = f(s), for sources that must not be negative."""
+
+    n_passes: int
+
+    def __call__(self, terms: Terms, known: Prepared, system: _System, S: Array | None) -> Moved:
+        rows = _problems(terms, known, system, labels=True)
+        if rows.gram.ndim == 3:
+            return Newton(n_steps=2, tolerance=1e-7)(terms, known, system, S)
+        start = _first(terms, known, rows) if S is None else terms.mapping.value(S)
+        return _both(terms, descended(rows, start, _COLD_PASSES if S is None else self.n_passes))
+
+
+_COLD_STEPS, _COLD_PASSES = 20, 40
 
 
 @dataclass(frozen=True)
@@ -238,7 +269,7 @@ class Multiply:
 
     exponent: float = 1.0
 
-    def __call__(self, terms: Terms, known: Prepared, system: _System, S: Array | None) -> Array:
+    def __call__(self, terms: Terms, known: Prepared, system: _System, S: Array | None) -> Moved:
         assert S is not None
         layer, xp, f = known.layer, namespace(S), terms.mapping
         A, F = layer.components, f.value(S)
@@ -252,7 +283,8 @@ class Multiply:
         if terms.alpha:
             slope = f.derivative(S)
             below = below + terms.alpha / xp.where(slope > 0, slope, 1e-300)
-        return xp.clip(S * powered(above, below, self.exponent), max=f.limit)
+        S = xp.clip(S * powered(above, below, self.exponent), max=f.limit)
+        return S, f.value(S)
 
 
 @dataclass(frozen=True)
@@ -261,7 +293,7 @@ class Descend:
 
     rate: float
 
-    def __call__(self, terms: Terms, known: Prepared, system: _System, S: Array | None) -> Array:
+    def __call__(self, terms: Terms, known: Prepared, system: _System, S: Array | None) -> Moved:
         assert S is not None
         layer, xp, f = known.layer, namespace(S), terms.mapping
         F = f.value(S)
@@ -272,15 +304,19 @@ class Descend:
             labelled = xp.sum(system.targets, axis=1)[:, None]
             slope = slope + (labelled * P - system.targets) @ layer.coef
         slope = steepest(slope * f.derivative(S), S, terms.alpha)
-        return xp.clip(S - self.rate * slope, min=-f.limit, max=f.limit)
+        S = xp.clip(S - self.rate * slope, min=-f.limit, max=f.limit)
+        return S, f.value(S)
 
 
 @dataclass(frozen=True)
 class Stay:
     """No step; sources that are not known yet are inferred."""
 
-    def __call__(self, terms: Terms, known: Prepared, system: _System, S: Array | None) -> Array:
-        return Newton(_COLD_STEPS, 1e-6)(terms, known, system, None) if S is None else S
+    def __call__(self, terms: Terms, known: Prepared, system: _System, S: Array | None) -> Moved:
+        if S is not None:
+            return S, terms.mapping.value(S)
+        cold: Move = Coordinates(_COLD_PASSES) if terms.positive_sources else Newton(_COLD_STEPS, 1e-6)
+        return cold(terms, known, system, None)
 
 
 def powered(above: Array, below: Array, exponent: float) -> Array:
@@ -335,8 +371,7 @@ def _swept(terms: Terms, move: Move, known: Prepared, block: Block) -> tuple[Sum
     xp = namespace(layer.components)
     system = _system(known, block)
     has_state = block.state is not None and block.state.shape[1] > 0
-    S = move(terms, known, system, block.state if has_state else None)
-    F = terms.mapping.value(S)
+    S, F = move(terms, known, system, block.state if has_state else None)
     extended = xp.concat([F, ones((F.shape[0], 1), F)], axis=1)
     weight = block.weight
     counted = extended if weight is None else extended * weight[:, None]
@@ -419,10 +454,28 @@ def best_components(sums: Sums, layer: Layer, terms: Terms, penalty: float | Non
     `penalty` is beta, per unit of the weight of the sums.
     """
     beta = terms.sigma2 * (terms.beta if penalty is None else penalty)
+    if not beta and not terms.positive_parts:
+        gram, at = extended_gram(sums), from_offset(layer, layer.offset)
+        return with_moved(layer, at + _least_squares(gram, sums.cross - _image(gram, at)), terms)
+    rows, at = _problems_of_components(sums, layer, terms, beta)
+    return with_moved(layer, minimised(rows, at, tolerance=EXACT).T, terms)
+
+
+def better_components(sums: Sums, layer: Layer, terms: Terms) -> Layer:
+    """The minimum, or nearly so where it takes longer than it is worth before the next sweep."""
+    if terms.positive_parts and sums.grams is None:
+        rows, at = _problems_of_components(sums, layer, terms, terms.sigma2 * terms.beta)
+        return with_moved(layer, descended(rows, at, _PASSES_OF_COMPONENTS).T, terms)
+    if terms.beta:
+        rows, at = _problems_of_components(sums, layer, terms, terms.sigma2 * terms.beta)
+        return with_moved(layer, minimised(rows, at, tolerance=_NEARLY, inner=_NEARLY).T, terms)
+    return best_components(sums, layer, terms)
+
+
+def _problems_of_components(sums: Sums, layer: Layer, terms: Terms, beta: float) -> tuple[Rows, Array]:
+    """A problem for each feature, and (D, r + 1) where its components are."""
     gram, at = extended_gram(sums), from_offset(layer, layer.offset)
     xp, (m, D) = namespace(at), at.shape
-    if not beta and not terms.positive_parts:
-        return with_moved(layer, at + _least_squares(gram, sums.cross - _image(gram, at)), terms)
     in_rows = xp.concat([ones((m - 1,), at), zeros((1,), at)])
     lower: Any = -float("inf")
     if terms.positive_parts:
@@ -430,8 +483,7 @@ def best_components(sums: Sums, layer: Layer, terms: Terms, penalty: float | Non
     shape = Shape(penalty=beta * in_rows, penalised=beta > 0, signed=not terms.positive_parts, lower=lower)
     inverse = inverse_of(gram, 0.0) if gram.ndim == 2 else None
     level = xp.zeros_like(sums.cross[0, :]) + float(sums.level) / D
-    rows = Rows(shape, gram, inverse, sums.cross.T, level)
-    return with_moved(layer, minimised(rows, at.T, tolerance=EXACT).T, terms)
+    return Rows(shape, gram, inverse, sums.cross.T, level), at.T
 
 
 def _least_squares(gram: Array, missing: Array) -> Array:

@@ -11,6 +11,7 @@ of a sweep; all the rest is r x r. Kullback-Leibler divergence: the ratios x / (
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
@@ -165,11 +166,28 @@ def weighted(V: Array, weight: Array | None) -> Array:
 _ONE_DESCENDS = threading.Lock()
 
 
-def descended(V: Array, G: Array, B: Array, n_passes: int, tolerance: float = 0.0) -> Array:
+# what coordinate k of all columns, being v (m,), does when the quadratic alone would move it by a step (m,)
+Bounded = Callable[[int, Array, Array], Array]
+
+
+def _not_below_zero(k: int, v: Array, step: Array) -> Array:
+    return namespace(v).maximum(step, -v)
+
+
+def descended(
+    V: Array,
+    G: Array,
+    B: Array,
+    n_passes: int,
+    tolerance: float = 0.0,
+    *,
+    bounded: Bounded = _not_below_zero,
+) -> Array:
     """Minimises v'Gv/2 - b'v over v >= 0 for all columns of V (r, m) and B, one coordinate after the other.
 
     G is (r, r), or (r, r, m) where each column has its own. Ends after `n_passes` over the coordinates, or
-    when none moves by more than `tolerance` of the largest, in units in which G has a unit diagonal.
+    when none moves by more than `tolerance` of the largest, in units in which G has a unit diagonal. Other
+    constraints or penalties, for a shared G, are those of `bounded`.
     """
     xp = namespace(V)
     V = xp.asarray(V, copy=True)
@@ -188,7 +206,7 @@ def descended(V: Array, G: Array, B: Array, n_passes: int, tolerance: float = 0.
                     )
             else:
                 for start in range(0, r, GROUP):
-                    _descend_group(V, G, B, inverse, start, min(start + GROUP, r))
+                    _descend_group(V, G, B, inverse, start, min(start + GROUP, r), bounded)
             if tolerance:
                 moved = xp.max(xp.abs(V - before) * units)
                 if bool(moved <= tolerance * xp.max(V * units)):
@@ -196,14 +214,14 @@ def descended(V: Array, G: Array, B: Array, n_passes: int, tolerance: float = 0.
     return V
 
 
-def _descend_group(V: Array, G: Array, B: Array, inverse: Array, start: int, end: int) -> None:
+def _descend_group(
+    V: Array, G: Array, B: Array, inverse: Array, start: int, end: int, bounded: Bounded
+) -> None:
     """A pass over coordinates start to end, in place."""
-    xp = namespace(V)
     pull = B[start:end, :] - G[start:end, :] @ V
     for k in range(start, end):
         i = k - start
-        step = pull[i, :] * inverse[k]
-        step = xp.maximum(step, -V[k, :])
+        step = bounded(k, V[k, :], pull[i, :] * inverse[k])
         V[k, :] += step
         if k + 1 < end:
             pull[i + 1 :, :] -= G[k + 1 : end, k][:, None] * step

@@ -16,8 +16,9 @@ Classification 24; choice of nu and s: docs/prior.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
-from latently.backend.linalg import log_determinant
+from latently.backend.linalg import log_determinant, transpose
 from latently.backend.namespace import Array, namespace
 
 
@@ -41,24 +42,26 @@ class Prior:
         return (squares + rows * self.scale) / (weight + rows)
 
     def log_variances(self, psi: Array, together: int = 1) -> Array:
-        """ln p of all variances; they and the scale broadcast."""
+        """ln p of the variances (..., D), summed over features; they and the scale broadcast."""
         xp = namespace(psi)
         ratio = self.scale / psi
-        return -0.5 * self.rows * together * xp.sum(ratio - xp.log(ratio) - 1.0)
+        return -0.5 * self.rows * together * xp.sum(ratio - xp.log(ratio) - 1.0, axis=-1)
 
-    def log_covariances(self, covariances: Array, together: int = 1) -> Array:
-        """ln p of all covariances (G, D, D)."""
-        xp = namespace(covariances)
-        C, R = xp.linalg.cholesky(covariances), xp.linalg.cholesky(self.scale)
-        inside = xp.linalg.inv(C) @ R
-        trace = xp.sum(inside * inside, axis=(-2, -1)) - C.shape[-1]
-        apart = log_determinant(C) - log_determinant(R)
-        return -0.5 * self.rows * together * xp.sum(apart + trace)
+    def log_covariances(self, covariances: Array, together: int = 1, factors: Array | None = None) -> Array:
+        """ln p (G,) of covariances (G, D, D); `factors` are triangular U with U U' = Sigma^-1, if known."""
+        xp, R = namespace(covariances), self._root
+        U = transpose(xp.linalg.inv(xp.linalg.cholesky(covariances))) if factors is None else factors
+        inside = transpose(U) @ R
+        trace = xp.sum(inside * inside, axis=(-2, -1)) - U.shape[-1]
+        apart = -log_determinant(U) - log_determinant(R)
+        return -0.5 * self.rows * together * (apart + trace)
+
+    @cached_property
+    def _root(self) -> Array:
+        """The Cholesky factor of S."""
+        return namespace(self.scale).linalg.cholesky(self.scale)
 
 
-def log_noise(prior: Prior | None, psi: Array, shared: bool) -> float:
-    """ln p of the noise variances (K, D) of K components, whose rows are equal if it is shared; 0 if none."""
-    if prior is None:
-        return 0.0
-    K = psi.shape[0]
-    return float(prior.log_variances(psi[:1, :], K) if shared else prior.log_variances(psi))
+def log_noise(prior: Prior, psi: Array, shared: bool) -> Array:
+    """ln p (K,) of the noise variances (K, D) of K components; (1,) if it is shared, with equal rows."""
+    return prior.log_variances(psi[:1, :], psi.shape[0]) if shared else prior.log_variances(psi)

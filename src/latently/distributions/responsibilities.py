@@ -25,22 +25,41 @@ def normalise(log_joint: Array) -> tuple[Array, Array]:
     return _dense(*_below_largest(log_joint, None))
 
 
+def respond_in_groups(
+    log_joint: Array, row_weight: Array | None, allowed: Array | None, n_groups: int
+) -> tuple[Array, Responsibilities]:
+    """The same of several mixtures, the groups of components: log p(x) (S, n), and responsibilities (S K, n).
+
+    `allowed` (n, K) are the same components of each.
+    """
+    xp = namespace(log_joint)
+    n_components, n = log_joint.shape
+    by_row = ones((n,), log_joint) if row_weight is None else row_weight
+    grouped = xp.reshape(log_joint, (n_groups, n_components // n_groups, n))
+    log_norm, resp = _dense(*_below_largest(grouped, allowed))
+    resp = xp.reshape(resp, (n_components, n))
+    if row_weight is not None:
+        resp *= row_weight
+    return log_norm, Responsibilities(xp.sum(resp, axis=1), by_row, resp, None)
+
+
 def _below_largest(log_joint: Array, allowed: Array | None) -> tuple[Array, Array, Array]:
     """Maximum of each row (n,), mask of rows without one (n,), and differences to the maximum (K, n).
 
-    A row so far away that every density underflows has no maximum: its log density is minus infinity and its
-    responsibilities are equal. Components that are not `allowed` (n, K) have zero responsibility.
+    All may have one more axis in front. A row so far away that every density underflows has no maximum: its
+    log density is minus infinity and its responsibilities are equal. Components that are not `allowed` (n, K)
+    have zero responsibility.
     """
     xp = namespace(log_joint)
     if allowed is not None:
         log_joint = xp.where(allowed.T, log_joint, -xp.inf)
-    largest = xp.max(log_joint, axis=0)
+    largest = xp.max(log_joint, axis=-2)
     lost = ~xp.isfinite(largest)
     if bool(xp.any(lost)):
         equal = 0.0 if allowed is None else xp.where(allowed.T, 0.0, -xp.inf)
-        log_joint = xp.where(lost, equal, log_joint)
+        log_joint = xp.where(lost[..., None, :], equal, log_joint)
         largest = xp.where(lost, 0.0, largest)
-    log_joint -= largest
+    log_joint -= largest[..., None, :]
     return largest, lost, log_joint
 
 
@@ -49,8 +68,8 @@ def _dense(largest: Array, lost: Array, below: Array) -> tuple[Array, Array]:
     # exp is ten times slower where it underflows, so exponents are clipped before that
     resp = exp_above(below, _NEGLIGIBLE)
     resp -= math.exp(_NEGLIGIBLE)
-    total = xp.sum(resp, axis=0)
-    resp /= total
+    total = xp.sum(resp, axis=-2)
+    resp /= total[..., None, :]
     return xp.where(lost, -xp.inf, largest + xp.log(total)), resp
 
 

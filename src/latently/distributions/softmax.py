@@ -17,12 +17,12 @@ from typing import Any
 from latently.backend.namespace import Array, device, eye, namespace, ones, zeros
 from latently.core.block import Block
 from latently.distributions.convex_rows import Rows, Shape, Softmax, cross_entropy, inverse_of, minimised
-from latently.distributions.mappings import Mapping
 from latently.distributions.nonlinear import Layer, Terms, inside, powered, sources, steepest, targets_of
 
 _HALVINGS = 40
 _RIDGE = 1e-4  # classes share a direction along which the cross-entropy does not change, only the penalty
 _SOLVED = 1e-13
+_STEPS, _LITTLE = 8, 0.01  # most Newton steps of a sweep, and the relative gain after which no more follow
 _INNER, _INNER_STEPS = 1e-3, 100  # how closely the model is minimised, relative to the last gain
 _GROWTH, _SLOW = 1.3, 1e-7  # of steps in generation, and the relative gain below which they are too slow
 
@@ -38,15 +38,14 @@ class SoftmaxSums:
 
 @dataclass(frozen=True)
 class Regression:
-    """Softmax regression on rows of sources, which a sweep passes as `Block.X`."""
+    """Softmax regression on rows of features f(s), which a sweep passes as `Block.X`."""
 
-    mapping: Mapping
     gamma: float
     positive: bool
 
     def cost(self, sweep: Any, layer: Layer) -> float:
         """Cross-entropy and penalty."""
-        return float(sweep.sum(entropy_of, self.mapping, layer)) + self.penalty(layer)
+        return float(sweep.sum(entropy_of, layer)) + self.penalty(layer)
 
     def penalty(self, layer: Layer) -> float:
         return self.gamma * float(namespace(layer.coef).sum(namespace(layer.coef).abs(layer.coef)))
@@ -55,19 +54,32 @@ class Regression:
         """The minimum, from these coefficients."""
         tolerance = _INNER
         for _ in range(most_steps):
-            layer, gain, cost = self._stepped(sweep, layer, tolerance, whole=True)
+            sums = sweep.sum(of_rows, layer, True)
+            layer, gain, cost = self._stepped(sweep, layer, sums, tolerance)
             if gain <= _SOLVED * cost and tolerance <= _SOLVED:
                 break
             tolerance = max(_INNER * min(gain / max(cost, 1e-300), 1.0), 0.1 * _SOLVED)
         return layer
 
-    def stepped(self, sweep: Any, layer: Layer) -> Layer:
-        """One Newton step with the blocks of the Hessian."""
-        return self._stepped(sweep, layer, _INNER, whole=False)[0]
+    def stepped(self, sweep: Any, layer: Layer, most_steps: int = _STEPS) -> Layer:
+        """Newton steps with the blocks of the Hessian, one if it gains little.
 
-    def _stepped(self, sweep: Any, layer: Layer, tolerance: float, whole: bool) -> tuple[Layer, float, float]:
+        The cross-entropy may be a small part of a cost that stops falling while labels are hardly fitted.
+        """
+        sums = sweep.sum(of_rows, layer, False)
+        for step in range(most_steps):
+            layer, gain, cost = self._stepped(sweep, layer, sums, _INNER)
+            if gain <= _LITTLE * cost or step + 1 == most_steps:
+                break
+            told = sweep.sum(of_targets, layer)  # of the next step; the Hessian, which costs more, is kept
+            entropy = namespace(told.own).zeros_like(sums.entropy) + (cost - gain - self.penalty(layer))
+            sums = replace(sums, entropy=entropy, slope=told.expected - told.own)
+        return layer
+
+    def _stepped(
+        self, sweep: Any, layer: Layer, sums: SoftmaxSums, tolerance: float
+    ) -> tuple[Layer, float, float]:
         """Coefficients after a step, what it gained, and the cost before."""
-        sums = sweep.sum(of_rows, self.mapping, layer, whole)
         at = joined(layer)
         before = float(sums.entropy) + self.penalty(layer)
         goal = self._minimum_of_model(sums, at, tolerance)
@@ -100,14 +112,14 @@ class Regression:
 
     def multiplied(self, sweep: Any, layer: Layer, exponent: float) -> Layer:
         """The multiplicative step W~ [T'U~ / (P'U~ + gamma)]^exponent, without gamma for w0."""
-        above, below = sweep.sum(of_targets, self.mapping, layer).parts()
+        above, below = sweep.sum(of_targets, layer).parts()
         xp = namespace(below)
         below = below + self.gamma * xp.concat([ones((below.shape[1] - 1,), below), zeros((1,), below)])
         return parted(joined(layer) * powered(above, below, exponent), layer)
 
     def descended(self, sweep: Any, layer: Layer, rate: float) -> Layer:
         """A step along the gradient."""
-        above, below = sweep.sum(of_targets, self.mapping, layer).parts()
+        above, below = sweep.sum(of_targets, layer).parts()
         slope = below - above
         xp = namespace(slope)
         slope = xp.concat([steepest(slope[:, :-1], layer.coef, self.gamma), slope[:, -1:]], axis=1)
@@ -124,7 +136,7 @@ def parted(coefficients: Array, layer: Layer) -> Layer:
     return Layer(layer.components, layer.offset, coefficients[:, :-1], coefficients[:, -1])
 
 
-# -- functions of blocks, whose rows are sources ------------------------------------------------------
+# -- functions of blocks, whose rows are features -----------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -138,9 +150,9 @@ class Expected:
         return self.own, self.expected
 
 
-def _of_block(mapping: Mapping, layer: Layer, block: Block) -> tuple[Array, Array, Array, Array]:
+def _of_block(layer: Layer, block: Block) -> tuple[Array, Array, Array, Array]:
     """u~ (n, r + 1), targets (n, C), cross-entropies (n,) and probabilities, zero for rows without label."""
-    F = mapping.value(block.X)
+    F = block.X
     xp, targets = namespace(F), targets_of(layer, block)
     entropy, P = cross_entropy(layer.coef, layer.intercept, targets, F)
     P = P * xp.sum(targets, axis=1)[:, None]
@@ -150,29 +162,30 @@ def _of_block(mapping: Mapping, layer: Layer, block: Block) -> tuple[Array, Arra
     return xp.concat([F, ones((F.shape[0], 1), F)], axis=1), targets, entropy, P
 
 
-def entropy_of(mapping: Mapping, layer: Layer, block: Block) -> Array:
+def entropy_of(layer: Layer, block: Block) -> Array:
     """(): the cross-entropy of the labels."""
     xp = namespace(block.X)
-    entropy = cross_entropy(layer.coef, layer.intercept, targets_of(layer, block), mapping.value(block.X))[0]
+    entropy = cross_entropy(layer.coef, layer.intercept, targets_of(layer, block), block.X)[0]
     return xp.sum(entropy if block.weight is None else entropy * block.weight)
 
 
-def of_targets(mapping: Mapping, layer: Layer, block: Block) -> Expected:
-    U, targets, _, P = _of_block(mapping, layer, block)
+def of_targets(layer: Layer, block: Block) -> Expected:
+    U, targets, _, P = _of_block(layer, block)
     if block.weight is not None:
         P = P * block.weight[:, None]
     return Expected(targets.T @ U, P.T @ U)
 
 
-def of_rows(mapping: Mapping, layer: Layer, whole: bool, block: Block) -> SoftmaxSums:
-    U, targets, entropy, P = _of_block(mapping, layer, block)
+def of_rows(layer: Layer, whole: bool, block: Block) -> SoftmaxSums:
+    U, targets, entropy, P = _of_block(layer, block)
     xp = namespace(U)
     weighted = P if block.weight is None else P * block.weight[:, None]
     slope = (weighted - targets).T @ U
     C, m = slope.shape
     if not whole:
-        spread = weighted * (1.0 - P)
-        blocks = xp.stack([(U * spread[:, c][:, None]).T @ U for c in range(C)])
+        spread = xp.sqrt(weighted * (1.0 - P))
+        scaled = (U * spread[:, c][:, None] for c in range(C))
+        blocks = xp.stack([part.T @ part for part in scaled])  # of one array, BLAS computes a half
         return SoftmaxSums(xp.sum(entropy), slope, blocks)
     grid: list[list[Array]] = []
     for c in range(C):  # the blocks up to the diagonal; the others are their transposes

@@ -4,19 +4,23 @@ A subclass provides ln p(x, class), or any numbers that differ from it by a cons
 of the row whatever its class. Rows with a low score can be rejected: a posterior probability only says which
 class fits a row best, not whether any class does.
 
-Densities of few rows are too sure of themselves. Posteriors are therefore those of ln p(x, class) / T, with a
-temperature T >= 1 under which rows held out of fits to the others are most probable (Guo et al., 2017, ICML).
+Densities are too sure of themselves, those of few rows most. Posteriors are therefore those of
+ln p(x, class) / T with a temperature T >= 1 (Guo et al., 2017, ICML), of which a share is replaced by equal
+probabilities of all classes, the doubt: a row far from all that a model has seen may be wrong by thousands of
+nats. Under both the classes of labelled rows are most probable: where rows are few, of rows held out of fits
+to the others; else of the rows of the fit.
 """
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import log_softmax, logsumexp
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -29,13 +33,17 @@ from latently.estimators.labels import (
     classes_for_file,
     classes_from_file,
 )
+from latently.estimators.messages import InterruptedWarning
 from latently.estimators.rows import in_main_memory
 
+FEW = 100  # labelled rows per class, on average, below which models are cross-validated
 _FOLDS = 5
 _SOME = 20  # labelled rows per class, on average, from which on classes may do without borrowed rows
-_FEW = 100  # labelled rows per class, on average, below which "auto" learns the temperature
-_HOTTEST = 1e12  # of a sharp MFM all log odds are huge
-_BRIEF = {"checkpoint": None, "callbacks": None, "verbose": 0, "warm_start": False, "n_init": 1, "tol": 1e-5}
+_HOTTEST = 1e6  # of a sharp MFM all log odds are huge
+_MOST_DOUBT = 0.98  # beyond which posteriors would not even rank classes
+_MISSED = 0.25  # rows beyond those at hand that are taken to be predicted wrongly
+_BRIEF = {"checkpoint": None, "callbacks": None, "verbose": 0, "warm_start": False, "n_init": 1}
+_LOOSEST, _LONGEST = 1e-4, 100  # tolerance and iterations of these fits, where their own ask for more
 
 
 class DensityClassifier(ClassifierMixin):
@@ -47,6 +55,8 @@ class DensityClassifier(ClassifierMixin):
     takes_unlabelled: ClassVar = True
     least_classes: ClassVar = 1
     temperature_ = 1.0
+    doubt_ = 0.0
+    _chooses = True  # whether a fit may decide by cross-validation what it borrows
 
     # -- what a subclass provides -------------------------------------------------------------------
 
@@ -86,8 +96,10 @@ class DensityClassifier(ClassifierMixin):
         check_is_fitted(self)
         log_joint = self._class_log_joint(X)
         lost = np.max(log_joint, axis=1, keepdims=True) == -np.inf
-        log_joint = np.where(lost, 0.0, log_joint) / self.temperature_
-        return log_joint - logsumexp(log_joint, axis=1, keepdims=True)
+        found = log_posteriors(np.where(lost, 0.0, log_joint), self.temperature_)
+        if self.doubt_ == 0:
+            return found
+        return np.logaddexp(found + np.log1p(-self.doubt_), np.log(self.doubt_ / found.shape[1]))
 
     def predict_proba(self, X):
         """Posterior probabilities of the classes, (n_samples, n_classes), in the order of `classes_`."""
@@ -172,84 +184,100 @@ class DensityClassifier(ClassifierMixin):
 
     # -- temperature --------------------------------------------------------------------------------
 
-    def _learn_temperature(self, rows, codes, weight):
-        """Set `temperature_`, with "auto" by fits without one fold of the labelled rows each.
+    def _learn(self, rows, codes, weight):
+        """Set `temperature_` and `doubt_` by fits without one fold of the labelled rows each, if asked for.
 
-        `rows` are an array in main memory, else there is nothing to learn: files, streams and devices have
-        rows enough. `codes` are the classes, -1 for unlabelled rows. Returns whether rows held out are more
-        probable if classes borrow none, where that is to be decided.
+        `rows` are a NumPy array, `codes` their classes, -1 for unlabelled rows. Returns how much classes
+        borrow, and whether the user interrupted.
         """
-        self.temperature_ = 1.0
-        if self.temperature is None:
-            return False
-        if not isinstance(self.temperature, str):
-            self.temperature_ = float(self.temperature)
-            return False
-        if not isinstance(rows, np.ndarray):
-            return False
-        counted = np.ones(len(rows)) if weight is None else weight
-        told = (counted > 0) & (np.any(~np.isnan(rows), axis=1) | (codes != UNLABELLED))
-        rows, codes, weight = rows[told], codes[told], None if weight is None else weight[told]
+        self._calibrate(self._given_calibration())
+        asked = getattr(self, "shrinkage", None)
         known = codes != UNLABELLED
-        sizes = np.bincount(codes[known], counted[told][known], minlength=len(self.classes_))
-        if sizes.mean() >= _FEW or sizes.max() < 2 or len(sizes) < 2:
-            return False
-        loss, self.temperature_ = self._learnt(rows, codes, weight)
-        if sizes.mean() < _SOME or not self._borrows_by_itself():
-            return False
-        other, temperature = self._learnt(rows, codes, weight, shrinkage=None)
-        if other < loss:
-            self.temperature_ = temperature
-        return other < loss
+        sizes = np.bincount(codes[known], weight[known], minlength=len(self.classes_))
+        if sizes.max() < 2 or len(sizes) < 2:
+            return asked, False
+        undecided = sizes.mean() >= _SOME and self._chooses and self._borrows_by_itself()
+        amounts = [asked, None] if undecided else [asked]
+        if len(amounts) == 1 and not self._learns():
+            return asked, False
+        try:
+            found = [self._held_out(rows, codes, weight, amount) for amount in amounts]
+        except (KeyboardInterrupt, InterruptedWarning):
+            return asked, True
+        amount, best = amounts[0], found[0]
+        if len(found) > 1 and found[1].loss < best.loss:
+            amount, best = amounts[1], found[1]
+        if self._learns():
+            self._calibrate(best)
+        return amount, False
+
+    def _learn_from_fit(self, rows, codes, weight):
+        """Set `temperature_` and `doubt_` by labelled rows of the fit, which are many."""
+        if self._learns():
+            self._calibrate(calibrated(self._class_log_joint(rows), codes, weight))
+
+    def _calibrate(self, found):
+        self.temperature_, self.doubt_ = found.temperature, found.doubt
+
+    def _learns(self):
+        return isinstance(self.temperature, str)
+
+    def _given_calibration(self):
+        return Calibration(1.0 if self.temperature is None or self._learns() else float(self.temperature))
 
     def _borrows_by_itself(self):
         """Whether classes borrow rows, by an amount that the user has not given."""
         return False
 
-    def _learnt(self, rows, codes, given, **changes):
-        """The log loss of rows held out of fits to the others, and the temperature that minimises it."""
-        y = self.classes_[codes]
-        if np.any(codes == UNLABELLED):
-            y = y.astype(object)
-            y[codes == UNLABELLED] = UNLABELLED
-        weight = np.ones(len(y)) if given is None else given
-        folds = _folds(rows, codes, weight)
+    def _held_out(self, rows, codes, weight, amount):
+        """What is best for rows held out of fits to the others."""
+        folds, unweighted = _folds(rows, codes, weight), bool(np.all(weight == 1.0))
         own = self.get_params(deep=False)
         brief = {name: value for name, value in _BRIEF.items() if name in own}
-        model = clone(self).set_params(temperature=None, **brief, **changes)
-        held_out, told, counted = [], [], []
+        if "tol" in own:
+            brief.update(tol=max(self.tol, _LOOSEST), max_iter=min(self.max_iter, _LONGEST))
+        if "shrinkage" in own:
+            brief.update(shrinkage=amount)
+        model = clone(self).set_params(temperature=None, **brief)
+        model._chooses = False
+        joint, told, counted = [], [], []
         for fold in range(_FOLDS):
             others = folds == fold
             if not others.any():
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
+                warnings.simplefilter("error", InterruptedWarning)
                 try:
-                    model.fit(rows[~others], y[~others], None if given is None else given[~others])
-                    joint = model._class_log_joint(rows[others])
+                    model.fit(rows[~others], codes[~others], None if unweighted else weight[~others])
+                    found = model._class_log_joint(rows[others])
                 except (ValueError, ArithmeticError):  # fewer rows than the model needs
                     continue
             if len(model.classes_) < len(self.classes_):
                 continue
-            held_out.append(joint)
+            joint.append(found)
             told.append(codes[others])
             counted.append(weight[others])
-        if not held_out:
-            return np.inf, 1.0
-        return _best_temperature(*map(np.concatenate, (held_out, told, counted)))
+        if not joint:
+            return Calibration(loss=np.inf)
+        return calibrated(*map(np.concatenate, (joint, told, counted)))
 
     # -- files --------------------------------------------------------------------------------------
 
     def _more_header(self):
         threshold = None if self.reject_below_ == -np.inf else self.reject_below_  # JSON has no infinity
         header = {"classes": classes_for_file(self.classes_), "reject_below": threshold}
-        return header | ({"temperature": float(self.temperature_)} if hasattr(self, "temperature") else {})
+        if not hasattr(self, "temperature"):
+            return header
+        return header | {"temperature": float(self.temperature_), "doubt": float(self.doubt_)}
 
-    def _set_more(self, classes, reject_below, temperature=1.0):
+    def _set_more(self, classes, reject_below, temperature=1.0, doubt=0.0):
         if type(temperature) is not float or not 0 < temperature < np.inf:
             raise ValueError(f"temperature must be a positive number, not {temperature!r}")
+        if type(doubt) is not float or not 0 <= doubt < 1:
+            raise ValueError(f"doubt must be at least 0 and below 1, not {doubt!r}")
         if hasattr(self, "temperature"):
-            self.temperature_ = temperature
+            self.temperature_, self.doubt_ = temperature, doubt
         threshold = reject_below
         self.classes_ = classes_from_file(classes, len(self.classes_))
         if threshold is not None and (type(threshold) is not float or not np.isfinite(threshold)):
@@ -277,24 +305,59 @@ def _folds(rows, codes, weight):
     return folds
 
 
-def _best_temperature(log_joint, codes, weight):
-    """The least log loss of rows with ln p(x, class) (n, C), and the T >= 1 that gives it."""
+@dataclass(frozen=True)
+class Calibration:
+    temperature: float = 1.0
+    doubt: float = 0.0
+    loss: float = 0.0  # the mean log loss of labelled rows under both
+
+
+def calibrated(log_joint, codes, weight):
+    """Temperature and doubt with the least log loss of rows with ln p(x, class) (n, C).
+
+    A further quarter of a row is taken to be predicted wrongly, with probability zero, so that there is some
+    doubt always: that no held-out row is, does not mean that none will be.
+    """
     finite = np.isfinite(log_joint).all(axis=1)
     log_joint, codes, weight = log_joint[finite], codes[finite], weight[finite]
     if not len(codes):
-        return np.inf, 1.0
+        return Calibration(loss=np.inf)
+    n, C = weight.sum(), log_joint.shape[1]
 
-    def loss(log_temperature):
-        cooled = log_joint / np.exp(log_temperature)
-        own = cooled[np.arange(len(codes)), codes]
-        return weight @ (logsumexp(cooled, axis=1) - own)
+    def best_doubt(log_temperature):
+        own = np.exp(log_posteriors(log_joint, np.exp(log_temperature))[np.arange(len(codes)), codes])
 
-    grid = np.linspace(0.0, np.log(_HOTTEST), 100)
-    best = int(np.argmin([loss(value) for value in grid]))
+        def loss(doubt):
+            return -weight @ np.log((1 - doubt) * own + doubt / C) - _MISSED * np.log(doubt / C)
+
+        # convex in the doubt: the root of the derivative, which rises
+        def slope(doubt):
+            return -weight @ ((1 / C - own) / ((1 - doubt) * own + doubt / C)) - _MISSED / doubt
+
+        low = _MISSED / (n * C + _MISSED) / 2
+        if slope(_MOST_DOUBT) <= 0:
+            doubt = _MOST_DOUBT
+        else:
+            doubt = low if slope(low) >= 0 else float(brentq(slope, low, _MOST_DOUBT))
+        return doubt, float(loss(doubt))
+
+    grid = np.linspace(0.0, np.log(_HOTTEST), 60)
+    best = int(np.argmin([best_doubt(value)[1] for value in grid]))
     around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-3})
-    plain = loss(0.0)
-    return (float(found.fun), float(np.exp(found.x))) if found.fun < plain else (float(plain), 1.0)
+    found = minimize_scalar(
+        lambda value: best_doubt(value)[1], bounds=around, method="bounded", options={"xatol": 1e-3}
+    ).x
+    found = round(float(found), 2)  # the loss is flat there: its last digits must not decide
+    if best_doubt(0.0)[1] <= best_doubt(found)[1]:
+        found = 0.0
+    doubt, total = best_doubt(found)
+    return Calibration(float(np.exp(found)), doubt, total / n)
+
+
+def log_posteriors(log_joint, temperature):
+    """(n, C) ln P(class | x) of ln p(x, class) at a temperature."""
+    cooled = log_joint / temperature
+    return log_softmax(cooled, axis=1)  # relative to the largest: ln 2 is lost beside logarithms of 1e20
 
 
 def check_temperature(name, value):

@@ -28,7 +28,7 @@ from latently.core.drivers import (
 )
 from latently.core.progress import Progress
 from latently.estimators.checks import check_writable
-from latently.estimators.messages import warn_user
+from latently.estimators.messages import InterruptedWarning, warn_user
 
 # Parameters that may differ between a fit and the one that resumes from its checkpoint.
 _FREE_TO_CHANGE = {"max_iter", "tol", "verbose", "callbacks", "checkpoint", "checkpoint_every"}
@@ -121,7 +121,7 @@ def warn_at_the_end(result: Result[Any], options: FitOptions) -> None:
     if result.interrupted:
         warn_user(
             f"{options.title} was interrupted; it keeps the parameters of iteration {result.n_iter}",
-            ConvergenceWarning,
+            InterruptedWarning,
         )
     elif not result.converged and result.n_iter == options.max_iter and options.tol > 0:
         warn_user(

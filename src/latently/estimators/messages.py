@@ -23,6 +23,10 @@ class DegenerateWarning(ConvergenceWarning):
     """A component of a fitted mixture describes a few rows, or a subspace, exactly."""
 
 
+class InterruptedWarning(ConvergenceWarning):
+    """The user interrupted a fit, which keeps its parameters so far."""
+
+
 _OURS = ("latently", "sklearn", "contextlib")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from latently.backend.namespace import like, namespace, to_numpy
+from latently.backend.placement import is_small
 from latently.core.block import Block
 from latently.core.drivers import alternate, em_step
 from latently.core.frame import Frame
@@ -38,6 +39,12 @@ class Problem:
     def floats_per_row(self):
         D = self.data.n_features
         return self.kernel.floats_per_row(self.n_components, D, self.summary.missing)
+
+    @property
+    def is_small(self):
+        """Whether passes over all rows take one block and one thread."""
+        in_one_block = self.data.in_memory and self.block_size is None
+        return in_one_block and is_small(self.data.X, self.floats_per_row)
 
     def sweep(self):
         """Passes over all rows."""

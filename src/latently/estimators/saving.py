@@ -32,6 +32,8 @@ Arrays = dict[str, NDArray[Any]]
 
 _MOST_LEVELS = 16  # of parts within parts
 _MOST_PARTS = 100_000
+# Hyper-parameters that stay behind: a file must not say where the next fit of its reader writes.
+_OF_ONE_MACHINE = {"checkpoint", "verbose"}
 
 
 def save(self: Any, path: str | os.PathLike[str]) -> None:
@@ -130,6 +132,8 @@ def _described_settings(estimator: Any, left_out: set[str], level: int) -> tuple
     plain: dict[str, Any] = {}
     estimators: dict[str, Any] = {}
     for name, value in estimator.get_params(deep=False).items():
+        if name in _OF_ONE_MACHINE:
+            continue
         if _may_be_array(name) and is_native(value):
             arrays[f"hyper.{name}"] = to_numpy(value)
         elif _may_be_array(name) and isinstance(value, (list, tuple, np.ndarray)):
@@ -292,6 +296,7 @@ def _rebuilt_settings(class_named: ClassNamed, header: Any, arrays: Arrays, leve
     _require(not any(isinstance(value, dict) for value in plain.values()))
     _require(all(_are_sizes(value) for value in plain.values() if isinstance(value, list)))
     _require(not any(isinstance(plain[name], str) for name in plain if _may_be_array(name)))
+    plain = {name: value for name, value in plain.items() if name not in _OF_ONE_MACHINE}
     given = {name: array for name, array in arrays.items() if "." not in name}
     _check_numbers(given)
     inner = _groups({name: arrays[name] for name in arrays if name not in given}, tuple(described))

@@ -470,6 +470,17 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         return self._top("predict_log_proba", X)
 
     @available_if(_is_labelled)
+    def class_features(self):
+        """What each class looks for in a row: coefficients of the top layer propagated down through all
+        components, (n_classes, n_features).
+        """
+        check_is_fitted(self)
+        found = self.layers_[-1].class_features()
+        for layer in reversed(self.layers_[:-1]):
+            found = found @ layer.components_
+        return found
+
+    @available_if(_is_labelled)
     def generate_activations(self, y, *, threshold=0.99, max_iter=10000, random_state=None):
         """Sources of the top layer that tell given classes, as `NLMFClassifier.generate_activations` finds
         them.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, is_floating, like, namespace, to_numpy
-from latently.core.drivers import Objective, best_start
-from latently.core.tree import add, mapped
+from latently.core.tree import mapped
 from latently.distributions.mappings import MAPPINGS
 from latently.distributions.nonlinear import (
     Layer,
@@ -25,7 +24,6 @@ from latently.distributions.nonlinear import (
     prepared,
     row_costs,
 )
-from latently.estimators import fitting
 from latently.estimators.checks import (
     check_choice,
     check_integer,
@@ -37,15 +35,14 @@ from latently.estimators.checks import (
     numbers,
     parameter,
 )
-from latently.estimators.data import check_same_device, identity_in_order
-from latently.estimators.fitting import FitOptions
 from latently.estimators.iterative import IterativeEstimator
-from latently.estimators.messages import unchanged_on_failure, warn_user
+from latently.estimators.messages import warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, given_starts, store
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_over
 from latently.factorization import nonlinear_starts, starts
+from latently.factorization.alternating import SweptFactorization
 from latently.factorization.nonlinear_sweeps import (
     Alternate,
     Gradient,
@@ -57,11 +54,7 @@ from latently.factorization.nonlinear_sweeps import (
 
 CONSTRAINTS = ("unconstrained", "non_negative", "semi")
 SOLVERS = ("auto", "exact", "mu", "gradient")
-_SHORT_RUN = 10  # sweeps of every start before the better ones continue
-
 _SMALL_SOURCE = 0.02  # the least that multiplicative steps start from
-
-COST = Objective("cost", direction=-1, remedy="rescale the data")
 
 
 @dataclass(frozen=True)
@@ -93,7 +86,7 @@ def _check_sigma2(name, value):
 
 
 @estimator
-class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstimator):
+class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SweptFactorization):
     """Everything that layers with and without a classifier share.
 
     Parameters
@@ -116,26 +109,25 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         multiplicative steps, for "non_negative". "gradient": steps along the gradient (multiplicative ones
         for what must not be negative). Steps of the last two are shortened until the cost does not rise.
         "auto": a few Newton steps for the sources, and the minimum for the components.
-    n_init : int, default=1
-        Number of starts, of which the best is used; all after the first are random.
     components_init : array-like of shape (n_components, n_features), optional
     offset_init : array-like of shape (n_features,), optional
     activations_init : array-like of shape (n_samples, n_components), optional
         Starting values. Without, components are principal axes, or non-negative parts of singular vectors,
         and sources are inferred.
-    max_iter : int, default=500
-        Maximum number of sweeps.
-    tol : float, default=1e-5
-        The fit stops when a sweep decreases the cost by less than `tol` times the cost. With 0, exactly
-        `max_iter` sweeps are made.
     accelerate : {"auto", None}, default="auto"
         Whether steps are extrapolated, and rejected if the cost would increase: "auto" and "exact" use
         momentum, "mu" exponents above one. None uses plain sweeps.
-    learning_decay, learning_offset : float, default=0.7 and 10.0
-        Step size of `partial_fit`: batch t has weight (t + learning_offset)^-learning_decay.
-    callbacks : list of callables, optional
-        Called after every sweep with a record (`number`, `objective`, `gain`, `max_iter`), whose objective is
-        the cost and whose gain is its decrease; one that returns True stops the fit.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        A. No scale is normalised.
+    offset_ : ndarray of shape (n_features,)
+        b.
+    activations_ : ndarray of shape (n_samples, n_components)
+        S of the fitted rows; with a classifier it knows their labels. Not saved.
+    history_ : ndarray of shape (n_sweeps,)
+        Weighted cost after every sweep; it never increases.
     """
 
     n_components: int | None = option(default=None, check=check_integer, least=1, or_else=None)
@@ -146,16 +138,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     beta: float = option(default=0.0, check=check_number, least=0)
     sigma2: float = option(default=1.0, check=_check_sigma2)
     solver: str = option(default="auto", check=check_choice, choices=SOLVERS)
-    n_init: int = option(default=1, check=check_integer, least=1)
-    components_init: Any = None
     offset_init: Any = None
-    activations_init: Any = None
-    max_iter: int = option(default=500, check=check_integer, least=0)
-    tol: float = option(default=1e-5, check=check_number, least=0)
-    accelerate: Any = option(default="auto", check=check_choice, choices=("auto", None))
-    batch_size: ClassVar[None] = None  # type: ignore[misc]
-
-    objective = COST
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -194,21 +177,10 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self._warn_without_minimum()
         found = self._totals(data)
         sweeps = self._sweeps(data, found)
-        identity = "" if self.checkpoint is None else identity_in_order(data, self.block_size)
-        objective = replace(COST, least_size=sweeps.scale)
-        options = FitOptions.of(self, identity, objective=objective, least_size=0.0)
-        options = replace(options, passes=sweeps.passes)
         parts: list[tuple[float, float]] = []
-        result = fitting.fit(
-            sweeps.recorded(sweeps.step, parts),
-            lambda progress: self._start(sweeps, found, options, progress),
-            options,
-            example=sweeps.example,
-        )
-        self.__dict__.pop("_online", None)
+        result = self._swept(sweeps, found, sweeps.recorded(sweeps.step, parts))
         self._keep(result.params.shared.layer)
         self.activations_ = result.params.state
-        self.n_iter_, self.converged_, self.n_passes_ = result.n_iter, result.converged, sweeps.passes.count
         self.history_ = like(np.array(result.history[1:], dtype=np.float64), self.components_)
         unknown = np.full((max(result.n_iter + 1 - len(parts), 0), 2), np.nan)  # before a checkpoint
         told = np.concatenate([unknown, np.reshape(parts, (-1, 2))])[1 : result.n_iter + 1]
@@ -224,39 +196,9 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 "components grow without changing their product; set beta above 0"
             )
 
-    def partial_fit(self, X, y=None, sample_weight=None):
-        """Update the model with a batch of rows.
-
-        Their sources are inferred with the current components; weighted sums over all batches, in which older
-        batches are discounted, then give new components. The first batch determines the starting values. A
-        model that was fitted, or read from a file, continues from its components; its earlier sweeps count
-        for t.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for `fit`.
-
-        Returns
-        -------
-        self
-        """
-        self._check_options()
-        with unchanged_on_failure(self):
-            self._continue(self._data(X, y, sample_weight, reset=not hasattr(self, "components_")))
-        return self
-
-    def _continue(self, data):
-        found = self._totals(data)
-        sweeps = self._sweeps(data, found)
-        if not hasattr(self, "components_"):
-            options = FitOptions.of(self, objective=replace(COST, least_size=sweeps.scale), least_size=0.0)
-            point, _ = self._start(sweeps, found, options, None)
-            layer, history = point.shared.layer, np.zeros(0)
-            self.n_iter_, self.n_passes_, self.converged_ = 0, 0, False
-        else:
-            check_same_device(f"{type(self).__name__}.partial_fit", data, self.components_)
-            layer, history = self._layer_of_fit(), to_numpy(self.history_)
+    def _continue(self, sweeps, found):
+        continues = self._continues(sweeps.data, "partial_fit")
+        layer = self._layer_of_fit() if continues else self._first_batch(sweeps, found).layer
         sums, state = sweeps.swept(layer, None, Stay())
         cost = sweeps.cost(sums, layer, layer, state)
         per_row = mapped(lambda array: array / found.weight, sums)
@@ -265,17 +207,13 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             earlier = measured_from(earlier[0], earlier[1], layer.offset)
         elif self.n_iter_ > 0:  # the rows of the fit are not kept; its components represent them
             earlier = explained(per_row, layer)
-        if earlier is not None:
-            share = (self.n_iter_ + self.learning_offset) ** -self.learning_decay
-            per_row = add(mapped(lambda a: (1 - share) * a, earlier), mapped(lambda a: share * a, per_row))
+        per_row = self._discounted(earlier, per_row)
         beta = self.beta / found.weight
         self._online = mapped(namespace(layer.components).asarray, per_row), layer.offset
         layer = best_components(per_row, layer, sweeps.terms, beta)
         self._keep(self._with_classes(sweeps, layer, state))
         self.activations_ = state
-        self.n_iter_ += 1
-        self.n_passes_ += 1
-        self.history_ = like(np.append(history, cost), self.components_)
+        self._count_batch(cost)
 
     def _with_classes(self, sweeps, layer, state):
         """The layer after a step of its classifier on a batch, if it has one."""
@@ -284,8 +222,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def _start(self, sweeps, found, options, progress):
         """The starting point, and whether the user interrupted the search for it."""
         data = sweeps.data
-        if self.warm_start and hasattr(self, "components_"):
-            check_same_device(f"{type(self).__name__}.fit", data, self.components_)
+        if self.warm_start and self._continues(data, "fit"):
             self._check_shapes(data.n_features, "warm_start")
             return self._at(sweeps, self._layer_of_fit()), False
         given = self._given(data.n_features, ("components", "offset"), sweeps.place)
@@ -311,10 +248,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                     )
                 yield self._at(sweeps, self._starting_layer(replace(layer, **given)))
 
-        points = progress.starts(starting_points()) if progress and n_init > 1 else starting_points()
-        return best_start(
-            sweeps.step, points, n_steps=_SHORT_RUN, stop=options.stop, objective=options.objective
-        )
+        return self._best(sweeps, starting_points(), n_init, options, progress)
 
     def _given(self, n_features, names, place):
         """Starting values from the user, of these parameters, by name."""
@@ -502,22 +436,7 @@ class NLMF(NonlinearFactorization):
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features)
-        A. No scale is normalised.
-    offset_ : ndarray of shape (n_features,)
-        b.
-    activations_ : ndarray of shape (n_samples, n_components)
-        S of the fitted rows; not saved.
-    history_ : ndarray of shape (n_sweeps,)
-        Weighted cost after every sweep; it never increases.
-    n_iter_ : int
-        Number of sweeps.
-    n_passes_ : int
-        Passes over the rows, including those of rejected steps.
-    converged_ : bool
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        If X had string column names.
+    {attributes}
 
     Notes
     -----

@@ -83,30 +83,17 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    components_ : ndarray of shape (n_components, n_features)
-        A. No scale is normalised.
-    offset_ : ndarray of shape (n_features,)
-        b.
     coef_ : ndarray of shape (n_classes, n_components)
         W, for two classes too; not negative for the constraints "non_negative" and "semi" in a joint session.
     intercept_ : ndarray of shape (n_classes,)
         w0.
-    activations_ : ndarray of shape (n_samples, n_components)
-        S of the fitted rows, which knows their labels; not saved.
     history_ : ndarray of shape (n_sweeps,)
         Weighted cost after every sweep; it never increases. In a dual session that of the factorisation.
     history_parts_ : ndarray of shape (n_sweeps, 2)
         The same in two parts: of the rows with the penalties on sources and components, and of the classifier
         with that on coefficients; not saved.
     reject_below_ : float
-    n_iter_ : int
-        Number of sweeps.
-    n_passes_ : int
-        Passes over the rows, including those of rejected steps.
-    converged_ : bool
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        If X had string column names.
+    {attributes}
 
     Examples
     --------
@@ -216,7 +203,7 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         """The minimum over coefficients, the sources being given."""
         sweeps = replace(sweeps, n_classes=len(self.classes_))
         layer = self._with_starting_coef(Layer(self.components_, self.offset_))
-        self._keep(self._regression().solved(sweeps.over_sources(sources), layer))
+        self._keep(self._regression().solved(sweeps.over_features(sources), layer))
 
     def _warn_without_minimum(self):
         if self.session == "dual" or self.beta == 0:
@@ -242,9 +229,9 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
             if hasattr(self, "coef_")
             else (self._with_starting_coef(layer))
         )
-        over = replace(sweeps, n_classes=len(self.classes_)).over_sources(state)
-        found = self._regression().stepped(over, before)
-        share = 1.0 if self.n_iter_ == 0 else (self.n_iter_ + self.learning_offset) ** -self.learning_decay
+        over = replace(sweeps, n_classes=len(self.classes_)).over_features(state)
+        found = self._regression().stepped(over, before, most_steps=1)
+        share = 1.0 if self.n_iter_ == 0 else self._share()
         coef = before.coef + share * (found.coef - before.coef)
         intercept = before.intercept + share * (found.intercept - before.intercept)
         return replace(before, coef=coef, intercept=intercept)
@@ -311,6 +298,13 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         )
         return LabelledCost(*parts, sum(parts))
 
+    def class_features(self):
+        """What each class looks for in a row: its coefficients propagated to features, W A (n_classes,
+        n_features).
+        """
+        check_is_fitted(self)
+        return self.coef_ @ self.components_
+
     def generate_activations(self, y, *, threshold=0.99, max_iter=10000, random_state=None):
         """Sources that tell given classes.
 
@@ -361,7 +355,7 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
 
     def _regression(self):
         positive = self.constraint != "unconstrained" and self.session == "joint"
-        return Regression(self._terms().mapping, float(self.gamma), positive)
+        return Regression(float(self.gamma), positive)
 
     def _keep(self, layer):
         super()._keep(layer)

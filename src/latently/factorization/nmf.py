@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latently.backend.namespace import is_floating, is_sparse, like, namespace, to_numpy
 from latently.core.data import Data
-from latently.core.drivers import Objective, best_start
-from latently.core.tree import add, mapped
+from latently.core.tree import mapped
 from latently.distributions.nonnegative import Codebook, Divergence, How, Penalty, SquaredError
-from latently.estimators import fitting
 from latently.estimators.checks import (
     check_choice,
     check_integer,
@@ -24,26 +22,21 @@ from latently.estimators.checks import (
     check_weights,
     parameter,
 )
-from latently.estimators.data import check_data, check_same_device, identity_in_order
-from latently.estimators.fitting import FitOptions
-from latently.estimators.iterative import IterativeEstimator
-from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.data import check_data
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, given_starts, store
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_over
 from latently.factorization import starts
+from latently.factorization.alternating import SweptFactorization
 from latently.factorization.linear import LinearFactorization
 from latently.factorization.sweeps import NonnegativeSweeps, place_of
 
 _LOSSES = {"frobenius": ("hals", "mu"), "kl": ("mu",)}
-_SHORT_RUN = 10  # sweeps of every start before the better ones continue
-
-COST = Objective("cost", direction=-1, remedy="rescale the data")
 
 
 @estimator
-class NMF(LinearFactorization, IterativeEstimator):
+class NMF(LinearFactorization, SweptFactorization):
     """Non-negative matrix factorisation: X ~ S A with non-negative S and A.
 
     Parameters
@@ -60,8 +53,6 @@ class NMF(LinearFactorization, IterativeEstimator):
         Starting values of the components: non-negative parts of singular vectors with zeros kept ("nndsvd"),
         replaced by the mean of X ("nndsvda") or by small random numbers ("nndsvdar"); random numbers; or
         cluster centres. "auto" is "nndsvd" for "hals", and "nndsvda" for "mu", which cannot change zeros.
-    n_init : int, default=1
-        Number of starts, of which the best is used; all after the first are random.
     components_init : array-like of shape (n_components, n_features), optional
         Starting values of the components.
     activations_init : array-like of shape (n_samples, n_components), optional
@@ -74,20 +65,10 @@ class NMF(LinearFactorization, IterativeEstimator):
         the same product.
     l1_ratio : float, default=0.0
         The fraction of the L1 norm in the penalties; the rest is squared L2.
-    max_iter : int, default=500
-        Maximum number of sweeps.
-    tol : float, default=1e-5
-        The fit stops when a sweep decreases the cost by less than `tol` times the cost. With 0, exactly
-        `max_iter` sweeps are made.
     accelerate : {"auto", None}, default="auto"
         Whether steps are extrapolated, and rejected if the cost would increase: "hals" uses momentum and
         several passes of descent in each sweep, "mu" exponents above one. None uses plain sweeps: one pass
         over activations, then one over components.
-    learning_decay, learning_offset : float, default=0.7 and 10.0
-        Step size of `partial_fit`: batch t has weight (t + learning_offset)^-learning_decay.
-    callbacks : list of callables, optional
-        Called after every sweep with a record (`number`, `objective`, `gain`, `max_iter`), whose objective is
-        the cost and whose gain is its decrease; one that returns True stops the fit.
     {options}
 
     Attributes
@@ -98,15 +79,8 @@ class NMF(LinearFactorization, IterativeEstimator):
         Weighted cost after every sweep, including penalties; it never increases.
     reconstruction_err_ : float
         The norm of X - S A, or the square root of twice the divergence, without penalties.
-    n_iter_ : int
-        Number of sweeps.
-    n_passes_ : int
-        Passes over the rows, including those of rejected steps.
-    converged_ : bool
     n_components_ : int
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        If X had string column names.
+    {attributes}
 
     Notes
     -----
@@ -130,18 +104,9 @@ class NMF(LinearFactorization, IterativeEstimator):
     loss: str = option(default="frobenius", check=check_choice, choices=tuple(_LOSSES))
     solver: str = option(default="auto", check=check_choice, choices=("auto", "hals", "mu"))
     init: str = option(default="auto", check=check_choice, choices=("auto", *starts.INITS))
-    n_init: int = option(default=1, check=check_integer, least=1)
-    components_init: Any = None
-    activations_init: Any = None
     alpha_W: float = option(default=0.0, check=check_number, least=0)
     alpha_H: Any = option(default="same", check=check_number, least=0, or_else="same")
     l1_ratio: float = option(default=0.0, check=check_number, least=0, most=1)
-    max_iter: int = option(default=500, check=check_integer, least=0)
-    tol: float = option(default=1e-5, check=check_number, least=0)
-    accelerate: Any = option(default="auto", check=check_choice, choices=("auto", None))
-    batch_size: ClassVar[None] = None  # type: ignore[misc]
-
-    objective = COST
 
     @classmethod
     def from_parameters(cls, *, components, **options):
@@ -180,19 +145,8 @@ class NMF(LinearFactorization, IterativeEstimator):
     def _fit(self, data):
         found = self._totals(data)
         sweeps = self._sweeps(data, found)
-        identity = "" if self.checkpoint is None else identity_in_order(data, self.block_size)
-        objective = replace(COST, least_size=sweeps.scale)
-        options = FitOptions.of(self, identity, objective=objective, least_size=0.0)
-        options = replace(options, passes=sweeps.passes)
-        result = fitting.fit(
-            sweeps.step,
-            lambda progress: self._start(sweeps, found, options, progress),
-            options,
-            example=sweeps.example,
-        )
-        self.__dict__.pop("_online", None)
+        result = self._swept(sweeps, found, sweeps.step)
         self._keep(self._normalised(result.params.shared))
-        self.n_iter_, self.converged_, self.n_passes_ = result.n_iter, result.converged, sweeps.passes.count
         costs = np.maximum(np.array(result.history), 0.0)  # negative only by rounding
         self.history_ = like(costs[1:], self.components_)
         loss = result.history[-1] - sweeps.penalties(result.params)
@@ -210,66 +164,29 @@ class NMF(LinearFactorization, IterativeEstimator):
         """Fit the model and return the activations of the rows, (n_samples, n_components)."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
-    def partial_fit(self, X, y=None, sample_weight=None):
-        """Update the model with a batch of rows.
-
-        Their activations are computed for the current components; weighted sums over all batches, in which
-        older batches are discounted, then give new components. The first batch determines the starting
-        values, so it should contain all components. A model that was fitted, or read from a file, continues
-        from its components; its earlier sweeps count for t.
-
-        Parameters
-        ----------
-        X, sample_weight
-            As for `fit`.
-
-        Returns
-        -------
-        self
-        """
-        self._check_options()
-        with unchanged_on_failure(self):
-            self._continue(self._data(X, y, sample_weight, reset=not hasattr(self, "components_")))
-        return self
-
-    def _continue(self, data):
-        found = self._totals(data)
-        sweeps = self._sweeps(data, found)
-        if not hasattr(self, "components_"):
-            options = FitOptions.of(self, objective=replace(COST, least_size=sweeps.scale), least_size=0.0)
-            point, _ = self._start(sweeps, found, options, None)
-            components = point.shared
-            self.n_iter_, self.n_passes_, self.converged_, history = 0, 0, False, np.zeros(0)
-        else:
-            check_same_device("NMF.partial_fit", data, self.components_)
-            components, history = self.components_, to_numpy(self.history_)
+    def _continue(self, sweeps, found):
+        continues = self._continues(sweeps.data, "partial_fit")
+        components = self.components_ if continues else self._first_batch(sweeps, found)
         loss, xp = sweeps.loss, namespace(components)
         codebook = Codebook.of(xp.astype(components, getattr(xp, sweeps.dtype), copy=False))
-        sums = sweeps.over(data).sum(_solved_sums, loss, codebook)
+        sums = sweeps.over(sweeps.data).sum(_solved_sums, loss, codebook)
         cost = sweeps.cost(sums, components)
         sums = mapped(lambda array: array / found.weight, loss.kept(sums, components))
         earlier = getattr(self, "_online", None)
-        if (
-            earlier is None and self.n_iter_ > 0
-        ):  # the rows of the fit are not kept; its components represent them
+        if earlier is None and self.n_iter_ > 0:  # the rows of the fit are not kept; its components are
             earlier = loss.explained(sums, components)
-        if earlier is not None:
-            share = (self.n_iter_ + self.learning_offset) ** -self.learning_decay
-            sums = add(mapped(lambda a: (1 - share) * a, earlier), mapped(lambda a: share * a, sums))
+        sums = self._discounted(earlier, sums)
         self._online = mapped(xp.asarray, sums)
         per_row = Penalty(sweeps.penalty.l1 / found.weight, sweeps.penalty.l2 / found.weight)
         self._keep(loss.from_kept(sums, components, per_row))
-        self.n_iter_ += 1
-        self.n_passes_ += 1
-        self.history_ = like(np.append(history, cost), self.components_)
+        self._count_batch(cost)
         self.reconstruction_err_ = float(np.sqrt(max(2.0 * cost, 0.0)))
 
     def _start(self, sweeps, found, options, progress):
         """The starting point, and whether the user interrupted the search for it."""
         data, r = sweeps.data, sweeps.n_components
         place = place_of(data)
-        if self.warm_start and hasattr(self, "components_"):
-            check_same_device("NMF.fit", data, self.components_)
+        if self.warm_start and self._continues(data, "fit"):
             self._check_shapes(data.n_features, "warm_start")
             self._check_support(self.components_, found)
             return sweeps.start(self.components_), False
@@ -292,10 +209,7 @@ class NMF(LinearFactorization, IterativeEstimator):
                 self._check_support(components, found)
                 yield sweeps.start(like(components, place), activations)
 
-        points = progress.starts(starting_points()) if progress and self.n_init > 1 else starting_points()
-        return best_start(
-            sweeps.step, points, n_steps=_SHORT_RUN, stop=options.stop, objective=options.objective
-        )
+        return self._best(sweeps, starting_points(), self.n_init, options, progress)
 
     def _check_support(self, components, found):
         unreached = (to_numpy(components).sum(axis=0) == 0) & (to_numpy(found.total) > 0)

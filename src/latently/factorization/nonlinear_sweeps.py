@@ -30,6 +30,7 @@ from latently.core.checkpoint import Maybe
 from latently.core.data import Data
 from latently.core.drivers import Passes, Step
 from latently.distributions.nonlinear import (
+    Coordinates,
     Descend,
     Layer,
     Move,
@@ -39,6 +40,7 @@ from latently.distributions.nonlinear import (
     Sums,
     Terms,
     best_components,
+    better_components,
     descended_components,
     from_offset,
     multiplied_components,
@@ -52,6 +54,7 @@ from latently.factorization.sweeps import place_of
 
 _TRUSTED = 1e-6  # of the squares of the rows: a smaller squared error is computed from residuals
 _LARGEST_EXPONENT, _GROWTH_OF_EXPONENT = 1.95, 1.1
+_PASSES = 3  # over the coordinates of sources that must not be negative
 _GROWTH_OF_RATE = 1.3  # of gradient steps, as in document 000
 
 
@@ -85,10 +88,12 @@ class Alternate:
     shortens: bool = False
 
     def sources(self, terms: Terms, rate: float) -> Move:
-        return Newton() if self.exact else Newton(n_steps=2, tolerance=1e-7)
+        if self.exact:
+            return Newton()
+        return Coordinates(_PASSES) if terms.positive_sources else Newton(1, tolerance=1e-7, inner=1e-2)
 
     def components(self, sums: Sums, layer: Layer, terms: Terms, rate: float) -> Layer:
-        return best_components(sums, layer, terms)
+        return best_components(sums, layer, terms) if self.exact else better_components(sums, layer, terms)
 
     def coefficients(self, regression: Regression, sweep: Any, layer: Layer, rate: float) -> Layer:
         return regression.solved(sweep, layer) if self.exact else regression.stepped(sweep, layer)
@@ -158,7 +163,7 @@ class NonlinearSweeps:
     @property
     def step(self) -> PointStep:
         momentum = self.accelerate and not self.solver.shortens
-        return never_rising(extrapolation(self._step) if momentum else self._step)
+        return never_rising(extrapolation(self._step, of_states=False) if momentum else self._step)
 
     @property
     def floats_per_row(self) -> int:
@@ -213,9 +218,9 @@ class NonlinearSweeps:
             layer = self.solver.components(sums, start, self.terms, 1.0)
         entropy = float(sums.entropy)
         if self.n_classes:
-            over_sources = self.over_sources(state)
-            layer = self.solver.coefficients(self.regression, over_sources, layer, 1.0)
-            entropy = self.regression.cost(over_sources, layer) - self.regression.penalty(layer)
+            over_features = self.over_features(state)
+            layer = self.solver.coefficients(self.regression, over_features, layer, 1.0)
+            entropy = self.regression.cost(over_features, layer) - self.regression.penalty(layer)
         cost = self.cost(sums, start, layer, state, entropy)
         found = Moving(
             layer, point.shared.rates, entropy + (self.regression.penalty(layer) if self.n_classes else 0.0)
@@ -268,12 +273,12 @@ class NonlinearSweeps:
         there, cost, rates[1] = shortened(of_components, cost, rates[1], slack)
         layer = start if there is None else there
         if self.n_classes:
-            over_sources, before_coefficients = self.over_sources(state), layer
+            over_features, before_coefficients = self.over_features(state), layer
             rest = cost - entropy - self.regression.penalty(layer)
 
             def of_coefficients(rate: float) -> tuple[Layer, float]:
-                there = self.solver.coefficients(self.regression, over_sources, before_coefficients, rate)
-                return there, rest + self.regression.cost(over_sources, there)
+                there = self.solver.coefficients(self.regression, over_features, before_coefficients, rate)
+                return there, rest + self.regression.cost(over_features, there)
 
             there, cost, rates[2] = shortened(of_coefficients, cost, rates[2], slack)
             layer = layer if there is None else there
@@ -327,11 +332,11 @@ class NonlinearSweeps:
 
     @property
     def regression(self) -> Regression:
-        return Regression(self.terms.mapping, self.terms.gamma, self.terms.positive_parts)
+        return Regression(self.terms.gamma, self.terms.positive_parts)
 
-    def over_sources(self, state: Array) -> Any:
-        """Passes over the sources of the rows, with their labels and weights."""
-        data = Data(state)
+    def over_features(self, state: Array) -> Any:
+        """Passes over the features f(s) of the rows, with their labels and weights."""
+        data = Data(self.terms.mapping.value(state))
         for name in ("weight", "allowed"):
             data = data.with_field(name, self.data.field(name))
         r, C = self.n_components, self.n_classes

@@ -6,7 +6,8 @@ components and the fitted arrays.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, fields
+from contextlib import nullcontext
+from dataclasses import KW_ONLY, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,15 @@ from sklearn.base import DensityMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, like, namespace, to_numpy
+from latently.backend.placement import on_device, one_blas_thread
 from latently.core.drivers import em_step, relative
-from latently.core.search import Search
-from latently.core.squarem import squarem
+from latently.core.search import CHEAP, COSTLY, Search
+from latently.core.squarem import squarem, squarem_steps
 from latently.core.summary import Summary
+from latently.core.together import em_steps
 from latently.core.tree import mapped
 from latently.distributions.mixture import log_density, responsibilities
+from latently.distributions.stacked import Runs, can_be_stacked
 from latently.estimators import criteria
 from latently.estimators.checks import (
     check_choice,
@@ -47,6 +51,7 @@ from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
 from latently.mixture.structure import Structure
 
 _TINY_FLOOR = 1e-4  # largest noise_floor at which components should not end
+_MANY = 4  # runs that share passes, from which on more starts are tried
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
@@ -171,13 +176,14 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _result(self, problem, step=None):
         """The fitted parameters in the frame; `step` replaces the EM step over the rows."""
-        return fit_em(
-            self,
-            problem,
-            start=lambda progress: self._start(problem, progress),
-            example=lambda: example(problem, self._structure()),
-            step=step,
-        )
+        with one_blas_thread() if problem.is_small else nullcontext():  # once, not for every pass
+            return fit_em(
+                self,
+                problem,
+                start=lambda progress: self._start(problem, progress),
+                example=lambda: example(problem, self._structure()),
+                step=step,
+            )
 
     def _problem(self, data):
         """The kernel and the frame for these rows."""
@@ -285,30 +291,42 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
                 starts = map(with_given, starts)
             return map(problem.on_device, progress.starts(starts) if progress else starts)
 
+        search = self._search(problem, sample)
         n_first, n_near = starts.number_of_starts(
-            self.n_init, structure.start_dimensions, structure.most_starts
+            self.n_init, structure.start_dimensions, structure.most_starts, search.effort
         )
-        return self._search(problem, sample).best(
+        return search.best(
             ready(found.first(n_first)),
             lambda best: ready(found.near(mapped(to_numpy, best))),
             n_near,
-            n_vain=1 if self.n_init == "auto" else None,
+            n_vain=search.effort.in_vain if self.n_init == "auto" else None,
         )
 
     def _search(self, problem, sample):
-        """How starts are compared: by runs on a sample of the rows."""
+        """How starts are compared: by runs on a sample of the rows, which share passes if they can."""
         sweep = problem.sweep_of_sample(sample)
         step = em_step(problem.kernel, sweep)
+        rows = max(float(np.sum(sample.weight)), float(len(sample)))
         short = problem.with_conditionals(step, sweep, last=1)
         long = short
         if self.accelerate == "squarem":
             long = squarem(problem.with_conditionals(step, sweep), problem.kernel)
-        rows = max(float(np.sum(sample.weight)), float(len(sample)))
-        return Search(
+        search = Search(
             short,
             long,
             stop=relative(max(self.tol, SEARCH_TOL)),
             clean=lambda params: not is_degenerate(problem.kernel, params, rows),
+        )
+        if not can_be_stacked(problem.kernel):
+            return search
+        runs, (n, D) = Runs(problem.kernel), sample.X.shape
+        at_once = runs.at_once(n, D, problem.n_components, on_device(problem.frame.shift))
+        steps = em_steps(runs, sweep, at_once, step)
+        return replace(
+            search,
+            effort=CHEAP if at_once >= _MANY else COSTLY,
+            short_steps=steps,
+            long_steps=squarem_steps(steps, runs) if self.accelerate == "squarem" else steps,
         )
 
     # -- parameters in and out ------------------------------------------------------------------------

@@ -8,40 +8,39 @@ the sample does not (core/summary.py).
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from sklearn import config_context
-from sklearn.exceptions import ConvergenceWarning
 
 from latently.backend.linalg import leading_eigenpairs
 from latently.backend.namespace import Floats
-from latently.backend.placement import one_blas_thread
 from latently.core.frame import Frame
+from latently.core.search import COSTLY
 from latently.distributions.mixture import responsibilities
 from latently.estimators.randomness import as_random_state
+from latently.mixture.kmeans import MOST_STEPS, Task, kmeans
 
 INITS = ("kmeans", "k-means++", "random")
-_REFILLS = 3  # rounds of k-means, with missing entries imputed again after each
-_AT_FIRST, _NEAR = 8, 36  # starts
+_AT_ONCE = 6  # starts near an optimum whose rows are clustered together
+_BALL = (0.1, 0.6)  # shares of a part that may be split off around one of its rows
 _HIERARCHICAL_ROWS = 1000  # that are agglomerated, in time quadratic in their number
 _HIERARCHICAL_SCORES = 20  # principal scores in which they are
+_SPLITS = ("kmeans", "k-means++", "ball", "random")
 _DISTANT = 0.05  # chance to merge two parts that share no row, relative to two that share all
 
 
-def number_of_starts(n_init, in_dimensions=None, most=None):
+def number_of_starts(n_init, in_dimensions=None, most=None, effort=COSTLY):
     """How many starts are tried at first, and how many near the best optima found; `n_init` in all.
 
-    With "auto" 8, and at most 36; models that use two more kinds of starts have 2 more of the first. With
-    `most`, "auto" is at most that many in all.
+    With "auto" as many as the effort says; models that use two more kinds of starts have 2 more of the first.
+    With `most`, "auto" is at most that many in all.
     """
-    at_first = _AT_FIRST if in_dimensions is None else _AT_FIRST + 2
+    at_first = effort.first if in_dimensions is None else effort.first + 2
     if n_init == "auto":
-        return at_first, _NEAR if most is None else min(_NEAR, most - at_first)
+        return at_first, effort.near if most is None else min(effort.near, most - at_first)
     first = min(n_init, max(at_first, n_init // 3))
     return first, n_init - first
 
@@ -89,13 +88,14 @@ class Starts:
         elif self.n_classes == K and allowed is not None and np.all(np.sum(allowed, axis=1) == 1):
             yield self._start(np.argmax(allowed, axis=1))  # classes are the components, all rows labelled
         else:
-            yield from (self._start(self._as_allowed(self._partition(i))) for i in range(n))
+            yield from (self._start(self._as_allowed(labels)) for labels in self._partitions(n))
 
     def near(self, params):
         """Yield starts near an optimum: two of its parts are merged, and one is split in two, at random.
 
-        Parts that share rows are merged more often, and large parts are split more often. With `n_classes`
-        both happen within one class.
+        Parts that share rows are merged more often, and large parts are split more often. A part is split by
+        k-means, by the seeds of k-means++, around one of its rows, or at random: no way finds all optima.
+        With `n_classes` both happen within one class.
         """
         K, weight, rng = self.n_components, self.block.weight, self.rng
         shares = responsibilities(self.kernel, self.kernel.prepare(params), self.block).T[:K, :]  # no noise
@@ -109,20 +109,40 @@ class Starts:
         chance = (overlap / common)[i, j] + _DISTANT
         labels = np.argmax(shares, axis=0)
         while True:
-            pair = rng.choice(len(i), p=chance / chance.sum())
-            one, other = i[pair], j[pair]
-            merged = np.where(labels == other, one, labels)
-            size = np.sqrt(np.bincount(merged, weight, K)) * (groups == groups[one])
-            size[np.bincount(merged, minlength=K) < 2] = 0.0
-            size[one] *= 0.5  # split again, the merged part may end as it was
-            if not size.any():
-                return
-            own = np.flatnonzero(merged == rng.choice(K, p=size / size.sum()))
-            units = np.sqrt(rng.standard_exponential(self.block.X.shape[1]))
-            by = ("kmeans", "k-means++")[rng.randint(2)]  # the second one rather splits off distant rows
-            halves = self._parts(self.block.X * units, self.block.observed, own, 2, by)
-            merged[own[halves == 1]] = other
-            yield self._start(self._as_allowed(merged))
+            changes = []
+            for _ in range(_AT_ONCE):
+                pair = rng.choice(len(i), p=chance / chance.sum())
+                one, other = i[pair], j[pair]
+                merged = np.where(labels == other, one, labels)
+                size = np.sqrt(np.bincount(merged, weight, K)) * (groups == groups[one])
+                size[np.bincount(merged, minlength=K) < 2] = 0.0
+                size[one] *= 0.5  # split again, the merged part may end as it was
+                if not size.any():
+                    return
+                own = merged == rng.choice(K, p=size / size.sum())
+                changes.append((merged, own, other, _SPLITS[rng.randint(len(_SPLITS))]))
+            halves = self._halves([(own, by) for _, own, _, by in changes])
+            for (merged, own, other, _), half in zip(changes, halves, strict=True):
+                yield self._start(self._as_allowed(np.where(own & half, other, merged)))
+
+    def _halves(self, parts):
+        """(n,) bool for every part of the rows and a way to split it: whether rows are in its second half."""
+        X, weight, rng = self.block.X, self.block.weight, self.rng
+        units = [np.sqrt(rng.standard_exponential(X.shape[1])) for _ in parts]
+        seeds = [rng.randint(2**31 - 1) for _ in parts]
+        steps = {"kmeans": MOST_STEPS, "k-means++": 0}
+        given = list(zip(parts, units, seeds, strict=True))
+        tasks = [
+            Task(np.where(own, weight, 0.0), u, s, steps[by]) for (own, by), u, s in given if by in steps
+        ]
+        clustered = iter(kmeans(X, tasks, 2, self.block.observed) if tasks else [])
+        for (own, by), unit, seed in given:
+            if by in steps:
+                yield next(clustered) == 1
+            elif by == "ball":
+                yield _around_a_row(X * unit, np.where(own, weight, 0.0), np.random.default_rng(seed))
+            else:
+                yield np.random.default_rng(seed).random(len(X)) < 0.5
 
     def _start(self, labels, means=None):
         X, weight, observed = self.block.X, self.block.weight, self.block.observed
@@ -131,15 +151,29 @@ class Starts:
         X = filled(X, observed, means[labels])
         return self.kernel.from_partition(X, weight, labels, means, self.block.allowed)
 
-    def _partition(self, i):
-        """Labels (n,) of start number i, before labels are looked at."""
+    def _partitions(self, n):
+        """Labels (n,) of n starts, before labels of rows are looked at."""
+        given = [self._clustering(i) for i in range(n)]
+        if self.n_classes is not None and self.allowed is not None:
+            yield from (self._within_classes(one) for one in given)
+            return
+        weight = self.block.weight
+        found: dict[int, Any] = {}
+        for rows in {id(one.rows): one.rows for one in given}.values():
+            own = [i for i, one in enumerate(given) if one.rows is rows]
+            labels = partitions(rows, weight, self.n_components, [given[i] for i in own], given[own[0]].seen)
+            found.update(zip(own, labels, strict=True))
+        yield from (found[i] for i in range(n))
+
+    def _clustering(self, i):
+        """How start number i partitions the rows."""
         X, weight, observed, scale = self.block.X, self.block.weight, self.block.observed, self.frame.scale
         rows, seen, by, rng = X, observed, self.init, self.rng
         units = np.ones_like(scale) if i % 2 else scale / scale.max()
         if not self.kernel.labels_are_components and self.block.allowed is not None and i % 4 < 2:
-            rows = _about_class_means(X, weight, observed, self.block.allowed)
+            rows = self._about_class_means
         if self.in_dimensions is not None and i % 4 == 3:
-            rows, seen = principal_scores(X, weight, self.in_dimensions), None
+            rows, seen = self._scores, None
             units = np.ones(rows.shape[1])
         elif self.in_dimensions is not None and i > 2 and i % 4 == 2:
             by = "random"
@@ -148,16 +182,17 @@ class Starts:
             units = np.ones(rows.shape[1])
         if (i >= 2 and by != "ward") or (i == 1 and np.all(scale == scale[0])):
             units = units * np.sqrt(rng.standard_exponential(len(units)))  # the same again would be a waste
-        if self.n_classes is not None and self.allowed is not None:
-            return self._within_classes(rows * units, seen, by)
-        return self._parts(rows * units, seen, np.arange(len(X)), self.n_components, by)
+        return Clustering(by, rows, seen, units, rng.randint(2**31 - 1))
 
-    def _parts(self, rows, observed, own, n_parts, by):
-        """Labels of a partition of the rows with the indices `own`."""
-        seen = None if observed is None else observed[own]
-        return partition(rows[own], self.block.weight[own], n_parts, by, self.rng.randint(2**31 - 1), seen)
+    @cached_property
+    def _scores(self):
+        return principal_scores(self.block.X, self.block.weight, self.in_dimensions)
 
-    def _within_classes(self, rows, observed, by):
+    @cached_property
+    def _about_class_means(self):
+        return _about_class_means(self.block.X, self.block.weight, self.block.observed, self.block.allowed)
+
+    def _within_classes(self, how):
         """Labels (n,) of a separate partition of each class; unlabelled rows join the nearest part.
 
         The components of a class have consecutive numbers.
@@ -165,12 +200,17 @@ class Starts:
         per_class = self.n_components // self.n_classes
         of_class = self.allowed[:, ::per_class]
         labelled = of_class.sum(axis=1) == 1
-        labels = np.zeros(len(rows), dtype=int)
+        labels = np.zeros(len(how.rows), dtype=int)
+        rng = np.random.default_rng(how.seed)
         for c in range(self.n_classes):
             own = np.flatnonzero(labelled & of_class[:, c])
             if len(own):
-                labels[own] = c * per_class + self._parts(rows, observed, own, per_class, by)
+                seen = None if how.seen is None else how.seen[own]
+                here = replace(how, rows=how.rows[own], seen=seen, seed=int(rng.integers(2**31 - 1)))
+                weight = self.block.weight[own]
+                labels[own] = c * per_class + partitions(here.rows, weight, per_class, [here], seen)[0]
         if not labelled.all():
+            rows, observed = how.rows * how.units, how.seen
             seen = None if observed is None else observed[labelled]
             weight = self.block.weight[labelled]
             means = part_means(rows[labelled], weight, labels[labelled], self.n_components, seen)
@@ -184,35 +224,43 @@ class Starts:
         return _as_allowed(X, weight, labels, self.n_components, observed, self.allowed)
 
 
-def partition(X, weight, n_components, init, seed, observed):
-    """Labels (n,) of the parts."""
-    from sklearn.cluster import KMeans, kmeans_plusplus  # here, because it takes a tenth of a second
+@dataclass(frozen=True)
+class Clustering:
+    """How some rows are partitioned."""
 
-    if len(X) < n_components:  # fewer distinct rows than components
-        return np.arange(len(X))
-    if init == "random":
-        return np.random.default_rng(seed).integers(n_components, size=len(X))
-    if init == "ward":
-        return agglomerated(X, n_components, seed)
-    # Missing entries are first imputed with the mean, which is zero here.
-    with config_context(
-        array_api_dispatch=False
-    ):  # rows are NumPy's here, and older versions of k-means fail
-        centres, _ = kmeans_plusplus(X, n_components, sample_weight=weight, random_state=seed)
-    if init == "k-means++":
-        return nearest(X, centres, observed)
-    for _ in range(1 if observed is None else _REFILLS):
-        # tol=0: scikit-learn's tolerance looks at unweighted variances, so weights would not equal copies
-        kmeans = KMeans(n_components, init=centres, n_init=1, tol=0, random_state=seed)
-        with warnings.catch_warnings(), one_blas_thread(), config_context(array_api_dispatch=False):
-            # fewer distinct rows than components: fine here
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            kmeans.fit(X, sample_weight=weight)
-        labels, centres = kmeans.labels_, kmeans.cluster_centers_
-        if observed is not None:
-            labels = nearest(X, centres, observed)
-            X = filled(X, observed, part_means(X, weight, labels, n_components, observed)[labels])
-    return labels
+    by: str  # one of INITS, or "ward"
+    rows: Floats  # (n, D), zero where missing
+    seen: Any  # (n, D) bool, or None if all entries are observed
+    units: Floats  # (D,) of the features
+    seed: int
+
+
+def partitions(rows, weight, n_components, given, seen):
+    """Labels (n,) of every clustering of these rows; k-means of all at once."""
+    if len(rows) < n_components:  # fewer distinct rows than components
+        return [np.arange(len(rows))] * len(given)
+    steps = {"kmeans": MOST_STEPS, "k-means++": 0}
+    tasks = [Task(weight, how.units, how.seed, steps[how.by]) for how in given if how.by in steps]
+    clustered = iter(kmeans(rows, tasks, n_components, seen))
+    found = []
+    for how in given:
+        if how.by in steps:
+            found.append(next(clustered))
+        elif how.by == "ward":
+            found.append(agglomerated(rows * how.units, n_components, how.seed))
+        else:
+            found.append(np.random.default_rng(how.seed).integers(n_components, size=len(rows)))
+    return found
+
+
+def _around_a_row(X, weight, rng):
+    """(n,) bool: the rows nearest to a random one, a random share of all; those of zero weight are none."""
+    centre = X[rng.choice(len(X), p=weight / weight.sum())]
+    distance = np.where(weight > 0, np.sum((X - centre) ** 2, axis=1), np.inf)
+    order = np.argsort(distance, kind="stable")
+    inside = np.zeros(len(X), dtype=bool)
+    inside[order] = np.cumsum(weight[order]) <= rng.uniform(*_BALL) * weight.sum()
+    return inside
 
 
 def agglomerated(X, n_components, seed):

@@ -116,12 +116,9 @@ class ImageGridDisplay:
         -------
         ImageGridDisplay
         """
-        layers = getattr(model, "layers_", [model])
-        if not hasattr(layers[-1], "coef_") or not hasattr(layers[-1], "components_"):
+        if not hasattr(model, "class_features"):
             raise TypeError(f"{type(model).__name__} has no coef_ and components_ to show")
-        images = np.asarray(layers[-1].coef_)
-        for layer in reversed(layers):
-            images = images @ np.asarray(layer.components_)
+        images = np.asarray(model.class_features())
         return cls(images, image_shape, **{"labels": [str(label) for label in model.classes_], **options})
 
     def _lay_out(self):

@@ -213,10 +213,10 @@ def convergence(identifier, history, *, objective):
     )
 
 
-def curves(identifier, named):
-    """One or two noisy curves over epochs, side by side, by name."""
+def curves(identifier, named, *, x_name="epoch", title="Training"):
+    """One or two curves over epochs, side by side, by name."""
     panels = [
-        _Panel(380 * number, "epoch", name, np.arange(1, len(values) + 1), np.asarray(values, dtype=float))
+        _Panel(380 * number, x_name, name, np.arange(1, len(values) + 1), np.asarray(values, dtype=float))
         for number, (name, values) in enumerate(named.items())
     ]
     described = ". ".join(
@@ -224,28 +224,41 @@ def curves(identifier, named):
     )
     parts = [part for panel in panels for part in panel.drawn()]
     width = 360 if len(panels) == 1 else 740
-    return drawing(identifier, width, 250, parts, title="Training", described=described, fluid=True)
+    return drawing(identifier, width, 250, parts, title=title, described=described, fluid=True)
+
+
+def sources(identifier, values, mapped):
+    """How sources (n,) are distributed, and what a map makes of them."""
+    counts, edges = np.histogram(values, bins=40)
+    centres, start = 0.5 * (edges[1:] + edges[:-1]), float(edges[0])
+    order = np.argsort(values, kind="stable")
+    left = _Panel(0, "s", "percent of sources", centres, 100 * counts / len(values), start=start)
+    right = _Panel(380, "s", "f(s)", values[order], mapped[order], start=start)
+    described = (
+        f"Sources between {' and '.join(apart(edges[0], edges[-1]))}, features f(s) between "
+        f"{' and '.join(apart(mapped.min(), mapped.max()))}."
+    )
+    parts = [*left.drawn(), *right.drawn()]
+    return drawing(identifier, 740, 250, parts, title="Sources", described=described, fluid=True)
 
 
 class _Panel:
-    """A curve in a panel of 360 by 250."""
+    """A curve in a panel of 360 by 250; without `start`, x are numbers of steps from 0."""
 
-    def __init__(self, shift, x_name, y_name, x, y, powers=False):
-        self.shift, self.x_name, self.y_name, self.x, self.y, self.powers = (
-            shift,
-            x_name,
-            y_name,
-            x,
-            y,
-            powers,
-        )
+    def __init__(self, shift, x_name, y_name, x, y, powers=False, start=None):
+        self.shift, self.x_name, self.y_name, self.x, self.y = shift, x_name, y_name, x, y
+        self.powers, self.start = powers, start
 
     def drawn(self):
         left, right, top, bottom = self.shift + 66, self.shift + 350, 30, 206
-        x_ticks = ticks(0, max(float(self.x[-1]), 1.0), 5, whole=True)
+        if self.start is None:
+            x_low, x_high = 0.0, max(float(self.x[-1]), 1.0)
+        else:
+            x_low, x_high = padded(self.start, float(self.x[-1]))
+        x_ticks = ticks(x_low, x_high, 5, whole=self.start is None)
         y_low, y_high = padded(float(np.min(self.y)), float(np.max(self.y)))
         y_ticks = ticks(y_low, y_high, 5, whole=self.powers)
-        place_x = lambda x: left + (right - left) * x / max(float(self.x[-1]), 1.0)
+        place_x = lambda x: left + (right - left) * (x - x_low) / (x_high - x_low)
         place_y = lambda y: bottom - (bottom - top) * (y - y_low) / (y_high - y_low)
         parts = [element("text", self.y_name, x=left - 50, y=16, class_="axis")]
         for tick, shown in zip(y_ticks, tick_labels(y_ticks), strict=True):
@@ -254,8 +267,8 @@ class _Panel:
                 element("line", x1=left, x2=right, y1=place_y(tick), y2=place_y(tick), class_="grid")
             )
             parts.append(element("text", shown, x=left - 8, y=place_y(tick) + 4, text_anchor="end"))
-        for tick in x_ticks:
-            parts.append(element("text", f"{tick:.0f}", x=place_x(tick), y=bottom + 18, text_anchor="middle"))
+        for tick, shown in zip(x_ticks, tick_labels(x_ticks), strict=True):
+            parts.append(element("text", shown, x=place_x(tick), y=bottom + 18, text_anchor="middle"))
         parts.append(
             element(
                 "text", self.x_name, x=(left + right) / 2, y=bottom + 38, text_anchor="middle", class_="axis"

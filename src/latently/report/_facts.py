@@ -77,6 +77,13 @@ class Unusual:
 
 
 @dataclass(frozen=True)
+class Sources:
+    mapping: str
+    values: np.ndarray  # (n, r): s
+    mapped: np.ndarray  # (n, r): f(s)
+
+
+@dataclass(frozen=True)
 class Loadings:
     noun: str  # "factor" or "part"
     tables: dict[str, np.ndarray]  # title -> (D, q), in standard deviations of the feature
@@ -352,12 +359,45 @@ class Facts:
             return self.asked("impute")
         return np.where(np.isnan(self.X), self.mean, self.X)
 
+    @property
+    def _layers(self):
+        """The layers of a stack, that of the rows first; the model itself if it is none."""
+        return getattr(self.model, "layers_", None) or [self.model]
+
+    @cached_property
+    def sources(self):
+        """Sources that a map turns into features, those of the top layer; None if there is no map."""
+        top = self._layers[-1]
+        if not hasattr(top, "map_sources") or self.factors is None or not np.isfinite(self.factors).all():
+            return None
+        return Sources(str(top.mapping), self.factors, np.asarray(top.map_sources(self.factors)))
+
+    @cached_property
+    def class_features(self):
+        """(C, D) coefficients of classes propagated to features; None if there are none."""
+        return np.asarray(self.model.class_features()) if hasattr(self.model, "class_features") else None
+
+    @cached_property
+    def parts_of_cost(self):
+        """The cost of rows and that of labels after every sweep, by name; None if they are not known."""
+        parts = np.asarray(getattr(self._layers[-1], "history_parts_", ()), dtype=float)
+        if len(parts) < 2 or not np.isfinite(parts).all() or not parts[:, 1].any():
+            return None
+        return {"cost of rows": parts[:, 0], "cost of labels": parts[:, 1]}
+
+    @cached_property
+    def offset_image(self):
+        """(1, D) the offset that is added to parts; None without."""
+        offset = getattr(self._layers[0], "offset_", None)
+        found = None if offset is None else np.asarray(offset)
+        return None if found is None or found.shape != self.mean.shape else found[None]
+
     @cached_property
     def loadings(self):
         """Loadings in standard deviations of the features, per standard deviation of the factor."""
         D = self.X.shape[1]
         unit = np.where(self.deviation > 0, self.deviation, 1.0)[:, None]
-        parts = getattr(self.model, "components_", None)
+        parts = getattr(self._layers[0], "components_", None)
         if parts is not None and np.ndim(parts) == 2 and np.shape(parts)[1] == D:
             return Loadings("part", {"": np.asarray(parts).T / unit}, np.asarray(parts).T)
         loadings = getattr(self.flat, "loadings_", None)

@@ -29,6 +29,8 @@ _MOST_UNUSUAL = 12
 _IN_A_LINE = 12  # images
 _MOST_IMAGES = 60
 _MOST_TRAITS = 4
+_MOST_SOURCES = 20_000  # in a chart
+_SMALL_SOURCE = 0.05
 _FAINT = 0.5  # standard deviations below which a difference is not mentioned
 
 
@@ -285,13 +287,16 @@ def loadings(facts):
 
 
 def loading_images(facts, found):
-    shown = found.raw.T[:_MOST_IMAGES]
+    shown, offset = found.raw.T[:_MOST_IMAGES], facts.offset_image
+    shown = shown if offset is None else np.concatenate([shown, offset])
+    n_shown = len(shown) - (offset is not None)
     positive = found.noun == "part" and np.min(shown) >= 0
     nouns = plural(found.noun).capitalize()
     caption = f"{nouns} as images{', component by component' if len(found.tables) > 1 else ''}. "
     caption += "" if positive else "Each is on its own scale; blue is positive, orange negative. "
-    if len(shown) < found.raw.shape[1]:
-        caption += f"The first {len(shown)} of {found.raw.shape[1]}."
+    if n_shown < found.raw.shape[1]:
+        caption += f"The first {n_shown} of {found.raw.shape[1]}. "
+    caption += "" if offset is None else "The last image is the offset."
     yield picture(
         shown,
         facts,
@@ -346,6 +351,63 @@ def loading_maps(facts, found):
         )
         maps.append(figure(chart, name))
     yield element("div", *maps, class_="maps")
+
+
+# -- sources and class weights --------------------------------------------------------------------------
+
+
+def sources(facts):
+    found = facts.sources
+    if found is None:
+        return None
+    values, mapped = np.ravel(found.values), np.ravel(found.mapped)
+    small = float(np.mean(np.abs(values) < _SMALL_SOURCE))
+    text = (
+        f"Each row has {several(found.values.shape[1], 'source')} s, and the map {found.mapping} turns them "
+        f"into what parts are multiplied by. {percent(small)} of the sources are within {_SMALL_SOURCE} of "
+        f"zero; f(s) is between {number(mapped.min())} and {number(mapped.max())}."
+    )
+    some = np.unique(np.linspace(0, len(values) - 1, min(len(values), _MOST_SOURCES)).astype(int))
+    chart = charts.sources("sources-map", values[some], mapped[some])
+    caption = "Left: how sources are distributed. Right: the map f at the sources of the rows."
+    return Section("sources", "Sources", join([element("p", text), figure(chart, "Sources", caption)]))
+
+
+def class_weights(facts):
+    """What each class looks for in a row."""
+    found = facts.class_features
+    if found is None:
+        return None
+    names = [str(name) for name in facts.model.classes_]
+    text = "Coefficients of the classes, propagated through the parts to features: a row is more probably of "
+    text += "a class the more it has of its positive values, and the less of the negative ones."
+    if facts.image_shape:
+        shown = found[:_MOST_IMAGES]
+        caption = f"Classes {', '.join(names[: len(shown)])}, each on its own scale; blue is positive, "
+        body = picture(
+            shown,
+            facts,
+            limits=None,
+            n_columns=min(_IN_A_LINE, len(shown)),
+            alt="Class weights as images",
+            caption=caption + "orange negative.",
+        )
+    else:
+        scaled = found * facts.deviation
+        chosen = facts.strongest(np.max(np.abs(scaled), axis=0), MOST_FEATURES)
+        chart = charts.heat_map(
+            "class-weights-map",
+            scaled.T[chosen],
+            [facts.feature_names[j] for j in chosen],
+            names,
+            title="Class weights",
+            described="Lines are features, columns classes.",
+            row_axis="feature",
+            column_axis="class",
+            limit=float(np.max(np.abs(scaled))) or 1.0,
+        )
+        body = figure(chart, "Class weights", "Per standard deviation of the feature.")
+    return Section("class-weights", "Class weights", join([element("p", text), body]))
 
 
 # -- images ---------------------------------------------------------------------------------------------

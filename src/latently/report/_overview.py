@@ -297,6 +297,10 @@ def convergence(facts):
     if len(history) > 2:
         caption = f"Left: the {objective} at every iteration. Right: its distance to the final value."
         body.append(figure(charts.convergence("fit", history, objective=objective), "Convergence", caption))
+    if facts.parts_of_cost is not None:
+        chart = charts.curves("parts", facts.parts_of_cost, x_name="iteration", title="Parts of the cost")
+        caption = "The two parts of the cost: of rows with their sources, and of labels given the sources."
+        body.append(figure(chart, "Parts of the cost", caption))
     return Section("convergence", "Convergence", join(body))
 
 

@@ -19,6 +19,8 @@ def sections(facts, grid, data_summary):
         findings.components(facts),
         findings.profiles(facts),
         findings.loadings(facts),
+        findings.sources(facts),
+        findings.class_weights(facts),
         findings.images(facts),
         findings.unusual(facts),
         next_things(facts, grid),

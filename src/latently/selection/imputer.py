@@ -6,9 +6,10 @@ missing in the way of the data's own. Every candidate is fitted to what is left.
 hidden entries in units of the standard deviation of their features: imputing the mean has an error of about
 one.
 
-Candidates grow step by step along paths (factors, components, weaker bounds on variances), each of which
-ends where the error no longer decreases. All of them are independent of the units of the features, except
-for PPCA and MPPCA.
+Candidates grow step by step along paths (factors, components, shrinkage), each of which ends where the error
+no longer decreases. Paths are followed on some of the rows, with few iterations, which are a kind of
+shrinkage as well; the few best models are compared on all. They are independent of the units of the features,
+except for PPCA and MPPCA.
 """
 
 from __future__ import annotations
@@ -34,22 +35,27 @@ from latently.estimators.randomness import as_random_state
 from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 from latently.selection.search import side_by_side
 
-_QUICK: dict[str, Any] = {
-    "tol": 1e-4,
-    "max_iter": 200,
-}  # what is left to gain by more iterations is below the noise of errors
+_QUICK: dict[str, Any] = {"tol": 1e-3, "max_iter": 100}  # further iterations fit the rows, not hidden entries
 _SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # numbers of factors
-_COARSE = (2, 8, 24, 64, 128)  # of PPCA at first
+_COARSE = (2, 8, 24, 64, 128)  # the first of them
 _COMPONENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
-_FLOORS = (0.3, 0.1, 0.03, 0.01, 0.001)  # of the variances of full covariances: strong to weak shrinkage
+_PRIORS = (
+    1.0,
+    10.0,
+    30.0,
+    100.0,
+)  # rows that the prior of full covariances is worth: weak to strong shrinkage
+_FLOORS = (0.03, 0.001)  # of their variances
 _FACTOR_FLOOR = 0.03
+_FIRST_ROWS = 1000  # on which paths are followed
+_LEADERS = 2  # models that are compared on all rows
 _MOST_FULL = 200  # features up to which full covariances are tried
 _PATIENCE = 2  # steps without a lower error after which a path ends; one for mixtures
-_WORTH = 0.998  # a step counts as better below this fraction of the error
-_NEAR = (
-    1.05  # a model is compared on all parts, and a path goes on, if its error is below this times the lowest
-)
-_ENOUGH = 2000  # hidden entries that are enough to compare models along a path
+_WORTH = 0.995  # a step counts as better below this fraction of the error
+_NEAR = 1.05  # a path goes on if its error is below this times the lowest
+_HOPEFUL = 1.2  # the same of paths of factors, which may be long
+_CLOSE = 1.02  # and a model is compared on all parts
+_ENOUGH = 1500  # hidden entries that are enough to compare models along a path
 _SHARE = 0.2  # of the entries hidden if no row has missing ones
 
 
@@ -79,7 +85,7 @@ def name_of(model: Any) -> str:
     default = type(model)().get_params(deep=False)
     told = [
         str(own[name]) if name in ("n_components", "n_factors") else f"{name}={own[name]!r}"
-        for name in ("n_components", "n_factors", "covariance_type", "noise_floor")
+        for name in ("n_components", "n_factors", "covariance_type", "noise_floor", "prior", "tails")
         if name in own and (name.startswith("n_") or own[name] != default[name])
     ]
     return f"{type(model).__name__}({', '.join(told)})"
@@ -95,8 +101,8 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
     `fit` hides some of the observed entries, in the missingness patterns of other rows, and compares models
     by the error with which they impute these entries: means of the features, a full Gaussian with several
-    amounts of shrinkage, factor analysis and PPCA with growing numbers of factors, and mixtures of these. The
-    best is fitted to all rows.
+    amounts of shrinkage, also with heavy tails, factor analysis and PPCA with growing numbers of factors, and
+    mixtures of these. The best is fitted to all rows.
 
     Parameters
     ----------
@@ -210,29 +216,31 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     def _compared(self, task: _Task, seed: int) -> list[Candidate]:
         """All candidates with their errors, in the order in which they were compared.
 
-        Where there are many rows, one part is enough to follow the paths; all parts decide between the best.
+        Paths are followed on some of the rows and parts; all of them decide between the best.
         """
         if self.models is not None:
             return self._round(task, [_seeded(model, seed) for model in self.models])
         n, D = task.X.shape
-        some = task.some_parts()
-        found = self._along(some, _single_paths(D), _PATIENCE, np.inf)
-        found += self._along(some, _further_paths(found, n, D, seed), 1, _lowest(found))
-        if len(some.hidden) == len(task.hidden):
+        some = task.some_rows().some_parts()
+        found = self._along(some, _full_paths(D), 1)
+        found += self._along(some, _factor_paths(D), _PATIENCE, _HOPEFUL * _lowest(found))
+        found += self._along(some, _further_paths(found, n, D, seed), 1, _NEAR * _lowest(found))
+        if some is task:
             return found
-        near = [c for c in found if c.sortable <= _NEAR * _lowest(found)]
-        best = sorted(near, key=lambda candidate: candidate.sortable)[:4]
+        close = [c for c in found if c.sortable <= _CLOSE * _lowest(found)]
+        best = sorted(close, key=lambda candidate: candidate.sortable)[:_LEADERS]
         again = self._round(task, [candidate.model for candidate in best])
         others = [replace(c, error=max(c.error, _lowest(again))) for c in found if id(c) not in map(id, best)]
         return others + [
             replace(new, seconds=old.seconds + new.seconds) for new, old in zip(again, best, strict=True)
         ]
 
-    def _along(self, task: _Task, paths: list[list[Any]], patience: int, lowest: float) -> list[Candidate]:
+    def _along(
+        self, task: _Task, paths: list[list[Any]], patience: int, near: float = np.inf
+    ) -> list[Candidate]:
         """Compare the next model of every path at a time, until all paths have ended.
 
-        A path ends after steps that do not lower its error, and at once if its first model is not nearly as
-        good as the `lowest` error so far.
+        A path ends after steps that do not lower its error, and at once where its error is above `near`.
         """
         compared: list[Candidate] = []
         state = [(path, np.inf, 0) for path in paths if path]
@@ -243,7 +251,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             for (path, best, waited), candidate in zip(state, found, strict=True):
                 waited = 0 if candidate.sortable < _WORTH * best else waited + 1
                 best = min(best, candidate.sortable)
-                if len(path) > 1 and waited < patience and best < _NEAR * lowest:
+                if len(path) > 1 and waited < patience and best <= near:
                     going.append((path[1:], best, waited))
             state = going
         return compared
@@ -360,21 +368,35 @@ def _check_jobs(name, value):
 # -- candidates ------------------------------------------------------------------------------------------
 
 
-def _single_paths(D: int) -> list[list[Any]]:
-    """Models of one component: means, full Gaussians from strong to weak shrinkage, growing factor models."""
-    # with more factors a covariance of factor analysis has no fewer parameters than a full one
-    identified = [q for q in _SIZES if q < D and (D - q) ** 2 >= D + q]
-    full = [GaussianMixture(noise_floor=floor, **_QUICK) for floor in _FLOORS] if 1 < D <= _MOST_FULL else []
+def _full_paths(D: int) -> list[list[Any]]:
+    """Means, and full Gaussians from weak to strong shrinkage."""
+    full = [
+        [GaussianMixture(noise_floor=floor, prior=rows, **_QUICK) for rows in _PRIORS]
+        for floor in _FLOORS
+        if 1 < D <= _MOST_FULL
+    ]
+    return [[GaussianMixture(covariance_type="diag", **_QUICK)], *full]
+
+
+def _factor_paths(D: int) -> list[list[Any]]:
+    """Growing factor models of one component."""
     return [
-        [GaussianMixture(covariance_type="diag", **_QUICK)],
-        full,
-        [FactorAnalysis(q, noise_floor=_FACTOR_FLOOR, **_QUICK) for q in identified],
+        [_factors(q) for q in _COARSE if _identified(q, D)],
         [PPCA(q, **_QUICK) for q in _COARSE if q < D],
     ]
 
 
+def _factors(q: int) -> FactorAnalysis:
+    return FactorAnalysis(q, noise_floor=_FACTOR_FLOOR, **_QUICK)
+
+
+def _identified(q: int, D: int) -> bool:
+    """With more factors a covariance of factor analysis has no fewer parameters than a full one."""
+    return q < D and (D - q) ** 2 >= D + q
+
+
 def _further_paths(singles: list[Candidate], n: int, D: int, seed: int) -> list[list[Any]]:
-    """Models near the best ones of one component: mixtures of them, and other numbers of factors of PPCA.
+    """Models near the best ones of one component: mixtures of them, heavy tails, other numbers of factors.
 
     A component has on average at least ten rows, five for each of its factors, and one for each feature if
     covariances are full.
@@ -385,13 +407,14 @@ def _further_paths(singles: list[Candidate], n: int, D: int, seed: int) -> list[
         own = [c for c in own if getattr(c.model, "covariance_type", "full") == "full"]
         return min(own, key=lambda candidate: candidate.sortable, default=None)
 
-    options: dict[str, Any] = {**_QUICK, "n_init": 2, "random_state": seed}
+    options: dict[str, Any] = {**_QUICK, "n_init": 1, "random_state": seed}
     sizes = [K for K in _COMPONENTS if n >= 10 * K]
     paths = []
     gaussian, factors, principal = best(GaussianMixture), best(FactorAnalysis, PPCA), best(PPCA)
     if gaussian is not None:
-        floor = gaussian.model.noise_floor
-        paths.append([GaussianMixture(K, noise_floor=floor, **options) for K in sizes if n >= K * D])
+        shrunk = {"noise_floor": gaussian.model.noise_floor, "prior": gaussian.model.prior}
+        paths.append([GaussianMixture(tails="t", **shrunk, **_QUICK)])
+        paths.append([GaussianMixture(K, **shrunk, **options) for K in sizes if n >= K * D])
     if factors is not None:
         q, isotropic = factors.model.n_factors, isinstance(factors.model, PPCA)
         cls: Any
@@ -399,11 +422,16 @@ def _further_paths(singles: list[Candidate], n: int, D: int, seed: int) -> list[
         cls, more = (MPPCA, {}) if isotropic else (MFA, {"noise_floor": _FACTOR_FLOOR})
         for smaller in sorted({max(1, q // 4), max(1, q // 2)}):
             paths.append([cls(K, smaller, **more, **options) for K in sizes if n >= 5 * K * smaller])
-    if principal is not None:
-        q = principal.model.n_factors
-        fewer = [r for r in _SIZES if r < q and r not in _COARSE]
-        more_factors = [r for r in _SIZES if q < r < D and r not in _COARSE]
-        paths += [[PPCA(r, **_QUICK) for r in reversed(fewer)], [PPCA(r, **_QUICK) for r in more_factors]]
+    for family, kind in ((principal, PPCA), (best(FactorAnalysis), FactorAnalysis)):
+        if family is None or family.sortable > _NEAR * _lowest(singles):
+            continue
+        q = family.model.n_factors
+        between = [r for r in (*_SIZES, D - 1) if r not in _COARSE and 0 < r < D]
+        for path in ([r for r in reversed(between) if r < q], [r for r in between if r > q]):
+            if kind is PPCA:
+                paths.append([PPCA(r, **_QUICK) for r in path])
+            else:
+                paths.append([_factors(r) for r in path if _identified(r, D)])
     return paths
 
 
@@ -444,7 +472,18 @@ class _Task:
     def some_parts(self):
         """The same with as many parts as give enough hidden entries."""
         counts = np.cumsum([mask.sum() for mask in self.hidden])
-        return replace(self, hidden=self.hidden[: int(np.searchsorted(counts, _ENOUGH)) + 1])
+        n_parts = int(np.searchsorted(counts, _ENOUGH)) + 1
+        return self if n_parts >= len(self.hidden) else replace(self, hidden=self.hidden[:n_parts])
+
+    def some_rows(self):
+        """The same with some rows, at equal distances in their order, if these observe all features."""
+        if len(self.X) <= _FIRST_ROWS:
+            return self
+        rows = np.linspace(0, len(self.X) - 1, _FIRST_ROWS).astype(int)
+        seen = [(~np.isnan(self.X[rows]) & ~mask[rows]).sum(axis=0).min() for mask in self.hidden]
+        if min(seen) < 2 or not all(mask[rows].any() for mask in self.hidden):
+            return self
+        return replace(self, X=self.X[rows], hidden=[mask[rows] for mask in self.hidden])
 
     def error_of_means(self):
         """The error of imputing the means of the features."""

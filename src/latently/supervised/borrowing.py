@@ -6,7 +6,9 @@ m_c, n_c rows (their total weight) and covariance S_c, is given further rows abo
     deviations    m_c + (x - m_h), x every row of every class h: together their covariance is the pooled S
     axes          m_c +- (D s_j)^1/2 e_j, s_j the pooled variance of feature j: their covariance is diag(s)
 
-The former have the share 1 - g and the latter the share g of a weight nu_c, so that a Gaussian becomes
+The former have the share 1 - g and the latter the share g of a weight nu_c. Of complete rows a Gaussian sees
+the moments only, so both are replaced by the 2 D rows m_c +- D^1/2 t_j, t_j the columns of the square root of
+T below. A Gaussian becomes
 
     Sigma_c = (n_c S_c + nu_c T) / (n_c + nu_c),      T = (1 - g) S + g diag(s),
 
@@ -14,10 +16,11 @@ which is regularised discriminant analysis (Friedman, 1989, JASA 84), and the ob
 more rows, which EM never lowers. Any density that takes weights can borrow. Both amounts have closed forms,
 the minima of expected squared errors of correlations (Ledoit & Wolf, 2004; Schaefer & Strimmer, 2005): the
 squared standard errors of the entries that are shrunk, over their squared distances from the target. Classes
-of up to twenty rows borrow ten more than that, larger ones fewer: errors of covariances of few rows cost a
-classifier more than their squares.
+of up to five rows borrow ten more than that, because errors of covariances of few rows cost a classifier more
+than their squares; classes of n rows the fraction 5 / n of all this, because differences between classes that
+are small in squares may be what tells classes apart.
 
-N rows, D features, C classes: O(N D^2 + C D^2), and N + 2 D rows are added to every class.
+N rows, D features, C classes: O(N D^2 + D^3 + C D^2), and 2 D rows are added to every class, or N + 2 D.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from latently.backend.namespace import Floats
 from latently.estimators.checks import check_number
 
 _AT_LEAST = 10.0  # rows that a class of few rows borrows on average
-_SMALL = 20.0  # rows of such a class; larger ones borrow less
+_SMALL = 5.0  # rows of such a class; larger ones borrow less
 _AT_MOST = 50.0  # times the rows of a class
 _DIGITS = 40  # binary, of borrowed rows
 _NEGLIGIBLE = 1e-3  # share of axes below which there are none
@@ -76,8 +79,8 @@ def borrowed_rows(X, codes, weight, n_classes, shrinkage, *, unlabelled=0.0, axe
     share, on_axes = _amounts(known / unit, codes, weight, sizes)
     if isinstance(shrinkage, str):
         per_class = n / n_classes
-        rows = _AT_LEAST * min(1.0, _SMALL / per_class) + per_class * share / max(1.0 - share, 1e-9)
-        rows = min(rows, _AT_MOST * per_class)
+        rows = min(_AT_LEAST + per_class * share / max(1.0 - share, 1e-9), _AT_MOST * per_class)
+        rows *= min(1.0, _SMALL / per_class)
         if unlabelled > 0:
             rows = min(rows * n / (n + unlabelled), (n + unlabelled) / n_classes)
     else:
@@ -85,18 +88,42 @@ def borrowed_rows(X, codes, weight, n_classes, shrinkage, *, unlabelled=0.0, axe
     if rows == 0:
         return None
     on_axes = on_axes if axes and on_axes > _NEGLIGIBLE else 0.0
-    each = [(deviations, (1.0 - on_axes) * weight / n)]
-    if on_axes:
-        spread = np.diag(np.sqrt(D * variance))
-        each += [(sign * spread, np.full(D, on_axes / (2 * D))) for sign in (1.0, -1.0)]
-    around, shares = np.concatenate([rows for rows, _ in each]), np.concatenate([part for _, part in each])
-    around, shares = around[shares > 0], shares[shares > 0]
+    varying = np.flatnonzero(variance > 0)
+    if axes and len(varying) and not np.isnan(deviations).any():
+        around = _with_moments((known / unit)[:, varying], weight / n, on_axes)
+        around = np.concatenate([around, -around])
+        around, shares = (
+            _spread_out(around * unit[varying], varying, D),
+            np.full(len(around), 1 / len(around)),
+        )
+    else:
+        each = [(deviations, (1.0 - on_axes) * weight / n)]
+        if on_axes:
+            spread = np.diag(np.sqrt(D * variance))
+            each += [(sign * spread, np.full(D, on_axes / (2 * D))) for sign in (1.0, -1.0)]
+        around, shares = (np.concatenate(part) for part in zip(*each, strict=True))
+        around, shares = around[shares > 0], shares[shares > 0]
     X_borrowed = np.concatenate([means[c] + around for c in range(n_classes)])
     # on a fine grid, so that starts do not depend on the last digits of sums over the rows
     grid = 2.0 ** (np.floor(np.log2(unit)) - _DIGITS)
     X_borrowed = np.round(X_borrowed / grid) * grid + origin
     lent = np.concatenate([rows * n_classes * size / n * shares for size in sizes])
     return BorrowedRows(X_borrowed, np.repeat(np.arange(n_classes), len(around)), lent)
+
+
+def _with_moments(Z, weight, on_axes):
+    """(D, D) rows that, with those of opposite sign, have the covariance T of standardised rows Z."""
+    S = (Z * weight[:, None]).T @ Z
+    values, vectors = np.linalg.eigh(S - on_axes * (S - np.diag(np.diagonal(S))))
+    # the symmetric root, because eigenvectors themselves may turn with the last digits
+    return np.sqrt(len(S)) * (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+def _spread_out(rows, features, D):
+    """(n, D) the rows with zeros in all other features."""
+    wide = np.zeros((len(rows), D))
+    wide[:, features] = rows
+    return wide
 
 
 def _means(X, codes, weight, n_classes):

@@ -6,16 +6,18 @@ number of classes that given parameters imply, and `_class_of_draw(latent)`, the
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import is_numpy, namespace, to_numpy
+from latently.backend.namespace import like
 from latently.estimators import em
 from latently.estimators.checks import check_number
+from latently.estimators.classifier import FEW
 from latently.estimators.labels import UNLABELLED
 from latently.mixture.base import MixtureEstimator
+from latently.supervised.few_rows import FewRows, KnownClasses
 
 _MOST_UNLABELLED = 3.0  # times the weight of labelled rows that unlabelled ones have at most, by default
 
@@ -94,37 +96,72 @@ def allowed_classes(self, y, n_rows, *, reset):
     return None if of_class.all() else of_class
 
 
-def learn_temperature(self, data):
-    """As the classifier learns it, from the rows of a fit; whether classes are to borrow nothing."""
-    allowed, weight = data.field("allowed"), data.field("weight")
-    if allowed is None or not data.in_memory or not is_numpy(data.X):
-        return self._learn_temperature(None, None, None)
-    of_class = allowed[:, :: allowed.shape[1] // len(self.classes_)]
-    codes = np.where(of_class.all(axis=1), UNLABELLED, np.argmax(of_class, axis=1))
-    return self._learn_temperature(data.X, codes, weight)
+def known_classes(self, data):
+    """What is known of the classes of rows; None if labels tell nothing."""
+    if data.field("allowed") is None:
+        return None
+    return KnownClasses(data, n_classes(self), self.block_size)
 
 
-def lightened(self, data):
+@dataclass(frozen=True)
+class Learnt:
+    """What is known before a fit."""
+
+    amount: Any = None  # of rows that classes borrow
+    few: FewRows | None = None  # some rows in main memory
+    interrupted: bool = False  # by the user
+
+
+def learn(self, known):
+    """How much classes borrow and, where rows are few, the temperature, from a sample of any rows."""
+    self._calibrate(self._given_calibration())
+    borrows = getattr(self, "shrinkage", None) not in (None, 0)
+    if known is None or not (borrows or self._learns()):
+        return Learnt()
+    few = known.sample()
+    if known.sizes().mean() < FEW:
+        amount, interrupted = self._learn(few.X, few.codes, few.weight)
+        return Learnt(amount, few, interrupted)
+    return Learnt(None if self._borrows_by_itself() else getattr(self, "shrinkage", None), few)
+
+
+def fit_learnt(self, data, known, learnt):
+    """Fit the mixture to rows; of many rows, learn the temperature afterwards."""
+    self._interrupted = learnt.interrupted
+    try:
+        MixtureEstimator._fit(self, data)
+    finally:
+        del self._interrupted
+    if learnt.few is not None and known.sizes().mean() >= FEW:
+        rows = learnt.few.labelled()
+        self._learn_from_fit(like(rows.X, self.history_), rows.codes, rows.weight)
+
+
+def start(self, problem, progress=None):
+    """Starting values; the first ones, if the user interrupted before."""
+    if not getattr(self, "_interrupted", False):
+        return MixtureEstimator._start(self, problem, progress)
+    n_init, self.n_init = self.n_init, 1
+    try:
+        return MixtureEstimator._start(self, problem, progress)[0], True
+    finally:
+        self.n_init = n_init
+
+
+def lightened(self, data, known):
     """The rows with unlabelled ones counted as `unlabelled_weight` says."""
-    allowed = data.field("allowed")
-    if allowed is None or self.unlabelled_weight == 1:
+    if known is None or self.unlabelled_weight == 1 or not np.any(known.codes == UNLABELLED):
         return data
-    unlabelled: Any = to_numpy(allowed).all(axis=1)
-    if not unlabelled.any():
-        return data
-    weight = data.field("weight")
-    weight = np.ones(len(unlabelled)) if weight is None else to_numpy(weight)
-    told = weight > 0
-    if data.in_memory and unlabelled.any():
-        told &= ~unlabelled | to_numpy(~namespace(data.X).all(namespace(data.X).isnan(data.X), axis=1))
+    weight, unlabelled = known.weight, known.unlabelled
     if isinstance(self.unlabelled_weight, str):
         if self.prior is None:  # maximum likelihood
             return data
-        total = weight[unlabelled & told].sum()
-        share = min(1.0, _MOST_UNLABELLED * weight[~unlabelled].sum() / total) if total > 0 else 1.0
+        total = weight[unlabelled].sum()
+        share = min(1.0, _MOST_UNLABELLED * weight[known.labelled].sum() / total) if total > 0 else 1.0
     else:
         share = float(self.unlabelled_weight)
-    lighter = data.with_field("weight", np.where(unlabelled, share * weight, weight))
+    lighter = data.with_field("weight", np.where(known.codes == UNLABELLED, share * weight, weight))
+    told = unlabelled | known.labelled
     lighter.given = int(told.sum()), float(weight[told].sum())
     return lighter
 

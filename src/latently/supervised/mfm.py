@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import chain, islice
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import log_softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, namespace, to_numpy
-from latently.core.drivers import LOG_LIKELIHOOD
+from latently.core.drivers import LOG_LIKELIHOOD, State, em_step, relative, run
+from latently.core.search import COSTLY
+from latently.core.tree import mapped
 from latently.distributions.labelled import (
     LabelledMixture,
     LabelledParams,
@@ -23,7 +27,9 @@ from latently.estimators.classifier import DensityClassifier, check_temperature,
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.rows import for_method, in_main_memory, rows_of
+from latently.estimators.starts import SEARCH_TOL
 from latently.mixture.base import MixtureEstimator, most_probable, probabilities
+from latently.mixture.degenerate import is_degenerate
 from latently.mixture.factors import FactorMethods, averaged_factors, rows_of_factors
 from latently.mixture.mfa import MFA
 from latently.mixture.structure import LowRankStructure
@@ -76,6 +82,63 @@ class LabelledStructure(LowRankStructure):
 
     def from_kernel(self, params):
         return {**super().from_kernel(params), "coef": params.coef, "intercept": params.intercept}
+
+
+_BRIEFLY, _LONGER = 10, 100  # steps of all starts, and of the leaders
+_LEADERS = 3
+_AS_PROBABLE = 0.01  # nats per label within which optima are told apart by the objective instead
+
+
+@dataclass(frozen=True)
+class LabelSearch:
+    """Which of several starts leads to an optimum that predicts labels.
+
+    The likelihood of rows and labels is nearly that of rows alone: rows have many entries, labels one. Its
+    highest optimum often has components that describe rows a little better and factors that say nothing of
+    the class. So of the optima that starts lead to the one with the most probable labels given rows is taken,
+    and of those with equally probable labels the likeliest.
+    """
+
+    step: Any
+    stop: Any
+    label_loss: Any  # of parameters: the mean of -ln P(z | x) over labelled rows
+    clean: Any  # whether no component is degenerate
+    effort: Any = COSTLY
+
+    def best(self, starts, near, n_near=0, n_vain=None):
+        """The end of the best run, and whether the user interrupted; a single start is returned unchanged."""
+        starts = iter(starts)
+        first, second = next(starts), next(starts, None)
+        if second is None:
+            return first, False
+        ends: list[Any] = []
+        try:
+            for start in chain([first, second], starts):
+                ends.append(self._run(State.at(start), _BRIEFLY))
+            for start in islice(near(self._ranked(ends)[0].params), n_near):
+                ends.append(self._run(State.at(start), _BRIEFLY))
+            leaders = self._ranked(ends)[:_LEADERS]
+            return self._ranked([self._run(end.state(), _LONGER) for end in leaders])[0].params, False
+        except KeyboardInterrupt:
+            if not ends:
+                raise
+            return self._ranked(ends)[0].params, True
+
+    def _run(self, state, n_steps):
+        end = run(self.step, state, max_iter=n_steps, stop=self.stop)
+        if end.interrupted:
+            raise KeyboardInterrupt
+        return end
+
+    def _ranked(self, ends):
+        losses = [self.label_loss(end.params) for end in ends]
+        least = min(losses)
+
+        def rank(i):
+            equal = losses[i] <= least + _AS_PROBABLE
+            return not self.clean(ends[i].params), not equal, -ends[i].history[-1] if equal else losses[i]
+
+        return [ends[i] for i in sorted(range(len(ends)), key=rank)]
 
 
 @dataclass(frozen=True)
@@ -132,17 +195,17 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
         if there are more, so that they do not outweigh the labels; with prior=None it counts them fully.
     temperature : float, "auto" or None, default="auto"
         `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
-        `predict` does not depend on it. "auto" learns T >= 1 by five-fold cross-validation on the labelled
-        rows if there are fewer than 100 per class on average and X is in main memory, which takes five more
-        fits. None is T = 1, Bayes' rule.
+        `predict` does not depend on it. "auto" learns T >= 1, and a share of equal probabilities (`doubt_`),
+        by the log loss of labelled rows: with fewer than 100 per class on average
+        of rows held out of five more fits, else of (some of) the rows of the fit. None is Bayes' rule.
     accelerate : {"anderson", "squarem", None}, default="anderson"
         "anderson" and "squarem" take longer steps, with Gauss-Newton steps for the classifier, which are
         checked: the objective never decreases, and the fixed points are those of EM. "anderson" extrapolates
         from the last steps and takes one or two passes over the data per iteration, "squarem" three or four.
         None is plain EM.
     n_init : int or "auto", default="auto"
-        Number of random starts. After four steps the better half continues, and so on until one is left.
-        "auto" is 8 to 12. One component needs one start.
+        Number of starts. After ten steps the three that make the labels of rows most probable continue, and
+        the best of them is fitted. "auto" is up to 12. One component needs one start.
     {options}
 
     Attributes
@@ -160,6 +223,8 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
         Computed on access.
     reject_below_ : float
     temperature_ : float
+    doubt_ : float
+        Share of equal probabilities of all classes in `predict_proba`.
     {attributes}
 
     Notes
@@ -360,10 +425,35 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
             raise ValueError("batch_size needs a discriminative_weight of at most 1")
 
     def _fit(self, data):
-        labelled.learn_temperature(self, data)
-        super()._fit(labelled.lightened(self, data))
+        known = labelled.known_classes(self, data)
+        learnt = labelled.learn(self, known)
+        labelled.fit_learnt(self, labelled.lightened(self, data, known), known, learnt)
 
-    _prior = labelled.prior
+    _prior, _start = labelled.prior, labelled.start
+
+    def _search(self, problem, sample):
+        """How starts are compared: by the labels of a sample of the rows."""
+        here = problem.in_main_memory()
+        if sample.allowed is None:  # a class of which all rows are
+            return super()._search(problem, sample)
+        told = ~sample.allowed.all(axis=1)
+        block, codes = sample.where(told), np.argmax(sample.allowed[told], axis=1)
+        rows = max(float(np.sum(sample.weight)), float(len(sample)))
+
+        def label_loss(params):
+            density = here.kernel.prepare(mapped(to_numpy, params))
+            joint = class_log_joint(here.kernel, density, replace(block, allowed=None))
+            joint = log_softmax(joint, axis=1)
+            loss = -np.average(joint[np.arange(len(codes)), codes], weights=block.weight)
+            return float(loss) if np.isfinite(loss) else np.inf
+
+        return LabelSearch(
+            em_step(problem.kernel, problem.sweep_of_sample(sample)),
+            relative(max(self.tol, SEARCH_TOL)),
+            label_loss,
+            lambda params: not is_degenerate(problem.kernel, params, rows),
+        )
+
     _allowed = labelled.allowed_classes
     _set_fitted_arrays = labelled.set_fitted_arrays
 

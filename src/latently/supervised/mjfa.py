@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from latently.backend.namespace import is_sparse, like, namespace, to_numpy
-from latently.core.data import Data
+from latently.backend.namespace import like, namespace, to_numpy
 from latently.distributions.groups import ClassGroups, by_group, joint_weights, split_weights
 from latently.distributions.responsibilities import normalise
 from latently.estimators.checks import (
@@ -128,20 +127,20 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         `predict` rejects rows whose log density is below this value. See also `calibrate_rejection`.
     shrinkage : float, "auto" or None, default="auto"
         How many rows each class borrows on average from what classes share: the deviations of all labelled
-        rows from their class means. "auto" is ten rows, fewer for classes of more than twenty,
-        and more where classes seem to differ by chance only (closed form); with 20 to 100 rows per class
-        cross-validation decides whether to borrow at all, if `temperature` is "auto" too. None or
-        0 borrows none, as does "auto" with prior=None; infinitely many would give all classes one covariance.
-        Rows are borrowed by `fit` if X is in memory.
+        rows from their class means. "auto" is ten rows and more where classes seem to differ by chance only
+        (closed form), of both the fraction 5 / n for classes of n > 5 rows; with 20 to 100 rows per class
+        cross-validation decides whether to borrow at all, and with more they borrow none. None or 0 borrows
+        none, as does "auto" with prior=None; infinitely many would give all classes one covariance.
+        `partial_fit` borrows none.
     unlabelled_weight : float or "auto", default="auto"
         Weight of unlabelled rows in `fit`, relative to labelled ones: 0 leaves them out, 1 counts them fully.
         "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that
         if there are more, so that they do not outweigh the labels; with prior=None it counts them fully.
     temperature : float, "auto" or None, default="auto"
         `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
-        `predict` does not depend on it. "auto" learns T >= 1 by five-fold cross-validation on the labelled
-        rows if there are fewer than 100 per class on average and X is in main memory, which takes five more
-        fits. None is T = 1, Bayes' rule.
+        `predict` does not depend on it. "auto" learns T >= 1, and a share of equal probabilities (`doubt_`),
+        by the log loss of labelled rows: with fewer than 100 per class on average
+        of rows held out of five more fits, else of (some of) the rows of the fit. None is Bayes' rule.
     {options}
 
     Attributes
@@ -161,6 +160,8 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
     covariances_ : ndarray of shape (n_classes, n_components, n_features, n_features)
     reject_below_ : float
     temperature_ : float
+    doubt_ : float
+        Share of equal probabilities of all classes in `predict_proba`.
     {attributes}
 
     Examples
@@ -272,34 +273,29 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         return self.shrinkage == "auto" and self.prior is not None
 
     def _fit(self, data):
-        amount = None if labelled.learn_temperature(self, data) else self.shrinkage
-        super()._fit(self._with_borrowed(labelled.lightened(self, data), amount))
+        known = labelled.known_classes(self, data)
+        learnt = labelled.learn(self, known)
+        rows = self._with_borrowed(labelled.lightened(self, data, known), known, learnt)
+        labelled.fit_learnt(self, rows, known, learnt)
 
-    def _with_borrowed(self, data, amount):
+    def _with_borrowed(self, data, known, learnt):
         """The rows, and those that classes borrow from one another."""
-        C, K = labelled.n_classes(self), self.n_components
+        amount, C, K = learnt.amount, labelled.n_classes(self), self.n_components
         if amount in (None, 0) or (amount == "auto" and self.prior is None):
             return data
-        if C < 2 or not data.in_memory or is_sparse(data.X):
-            return data
-        X, allowed, weight = to_numpy(data.X), to_numpy(data.field("allowed")), data.field("weight")
-        weight = np.ones(len(X)) if weight is None else to_numpy(weight)
-        known = ~allowed.all(axis=1) & (weight > 0)
-        codes = np.argmax(allowed[known, ::K], axis=1)
-        rows = np.asarray(X[known], dtype=np.float64)
-        told = (weight > 0) & (known | ~np.isnan(X).all(axis=1))
-        unlabelled = float(weight[told & ~known].sum())
-        lent = borrowed_rows(rows, codes, weight[known], C, amount, unlabelled=unlabelled, axes=K == 1)
+        told = known.labelled | known.unlabelled
+        weight = known.weight if data.field("weight") is None else to_numpy(data.field("weight"))
+        rows, unlabelled = learnt.few.labelled(), float(weight[known.unlabelled].sum())
+        lent = borrowed_rows(rows.X, rows.codes, rows.weight, C, amount, unlabelled=unlabelled, axes=K == 1)
         if lent is None:
             return data
-        of_class = np.repeat(lent.codes[:, None] == np.arange(C), K, axis=1)
-        more = Data(like(np.concatenate([X, lent.X]), data.X))
-        more.given = data.given or (int(told.sum()), float(weight[told].sum()))
-        return more.with_field("allowed", np.concatenate([allowed, of_class])).with_field(
-            "weight", np.concatenate([weight, lent.weight])
+        more = data.with_field("weight", weight).followed_by(
+            lent.X, weight=lent.weight, allowed=np.repeat(lent.codes[:, None] == np.arange(C), K, axis=1)
         )
+        more.given = data.given or (int(told.sum()), float(weight[told].sum()))
+        return more
 
-    _prior = labelled.prior
+    _prior, _start = labelled.prior, labelled.start
 
     def _given_prior(self, C):
         prior = parameter("class_prior", self.class_prior, (C,))

@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from latently.backend.namespace import like, namespace, to_numpy
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_integer, check_mixing_weights, check_weights, numbers
-from latently.estimators.classifier import DensityClassifier, check_temperature, check_threshold
+from latently.estimators.classifier import FEW, DensityClassifier, check_temperature, check_threshold
 from latently.estimators.data import check_data
-from latently.estimators.messages import unchanged_on_failure, warn_user
+from latently.estimators.messages import InterruptedWarning, unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_generator, draw_from
 from latently.estimators.rows import in_main_memory
@@ -53,14 +53,15 @@ class PerClass(DensityClassifier, Estimator):
         see also `calibrate_rejection`.
     shrinkage : float, "auto" or None, default="auto"
         How many rows each class borrows on average from what classes share: the deviations of all rows from
-        their class means. "auto" is ten rows, fewer for classes of more than twenty,
-        and more where classes seem to differ by chance only (closed form); with 20 to 100 rows per class
-        cross-validation decides whether to borrow at all, if `temperature` is "auto" too. None or
-        0 borrows none, as do densities whose `fit` takes no weights and, with "auto", those with prior=None.
+        their class means. "auto" is ten rows and more where classes seem to differ by chance only (closed
+        form), of both the fraction 5 / n for classes of n > 5 rows; with 20 to 100 rows per class (up to
+        twice as many as features) cross-validation decides whether to borrow at all. None or 0 borrows none,
+        as do densities whose `fit` takes no weights and, with "auto", those with prior=None.
     temperature : float, "auto" or None, default="auto"
         `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
-        `predict` does not depend on it. "auto" learns T >= 1 by five-fold cross-validation if there are fewer
-        than 100 rows per class on average, which takes five more fits. None is T = 1, Bayes' rule.
+        `predict` does not depend on it. "auto" learns T >= 1, and a share of equal probabilities (`doubt_`),
+        by the log loss of labelled rows: with fewer than 100 per class (or two for each feature)
+        of rows held out of five more fits, else of (some of) the rows of the fit. None is Bayes' rule.
     n_jobs : int, optional
         Number of classes fitted in parallel, as for joblib. The result does not depend on it.
 
@@ -76,6 +77,8 @@ class PerClass(DensityClassifier, Estimator):
     rejected_label_ : int or str
         The label that `predict` gives rejected rows: -1, or "rejected" if labels are text.
     temperature_ : float
+    doubt_ : float
+        Share of equal probabilities of all classes in `predict_proba`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -140,9 +143,11 @@ class PerClass(DensityClassifier, Estimator):
             codes = self._encoded(y, len(rows))
             weight = None if sample_weight is None else check_weights(sample_weight, len(rows))
             self.class_prior_ = self._prior(np.bincount(codes, weight))
-            alone = self._learn_temperature(rows, codes, weight)
-            lent = None if alone else self._borrowed(rows, codes, weight)
+            amount = self._learnt_amount(rows, codes, weight)
+            lent = self._borrowed(rows, codes, weight, amount)
             self.densities_ = self._fitted(rows, codes, weight, lent)
+            if not self._has_few(codes, weight):
+                self._learn_from_fit(rows, codes, np.ones(len(codes)) if weight is None else weight)
             self._warn_of_few_rows(np.bincount(codes, None if weight is None else weight > 0))
             self._start_rejecting()
         return self
@@ -158,9 +163,27 @@ class PerClass(DensityClassifier, Estimator):
         can = has_fit_parameter(self.density, "sample_weight")
         return self.shrinkage == "auto" and can and not self._by_likelihood()
 
-    def _borrowed(self, rows, codes, weight):
+    def _has_few(self, codes, weight):
+        """Whether rows per class are so few that fits are cross-validated; covariances may need many."""
+        total = len(codes) if weight is None else float(weight.sum())
+        return total < max(FEW, 2 * self.n_features_in_) * len(self.classes_)
+
+    def _learnt_amount(self, rows, codes, weight):
+        """How much classes borrow; where rows are few, learnt together with the temperature."""
+        self._calibrate(self._given_calibration())
+        if not self._has_few(codes, weight):
+            return self.shrinkage
+        X = np.asarray(to_numpy(rows), dtype=np.float64)
+        weight = np.ones(len(X)) if weight is None else weight
+        told = weight > 0
+        amount, interrupted = self._learn(X[told], codes[told], weight[told])
+        if interrupted:
+            warn_user("PerClass was interrupted; its temperature is not learnt", InterruptedWarning)
+        return amount
+
+    def _borrowed(self, rows, codes, weight, amount):
         """Rows that classes borrow from one another, or None."""
-        none = self.shrinkage in (None, 0) or (self.shrinkage == "auto" and self._by_likelihood())
+        none = amount in (None, 0) or (amount == "auto" and self._by_likelihood())
         if none or not has_fit_parameter(self.density, "sample_weight"):
             return None
         X = np.asarray(to_numpy(rows), dtype=np.float64)
@@ -168,7 +191,7 @@ class PerClass(DensityClassifier, Estimator):
             weight = np.ones(len(X))
         X, codes, weight = X[weight > 0], codes[weight > 0], weight[weight > 0]
         single = isinstance(self.density, _GAUSSIAN) and getattr(self.density, "n_components", 1) == 1
-        return borrowed_rows(X, codes, weight, len(self.classes_), self.shrinkage, axes=single)
+        return borrowed_rows(X, codes, weight, len(self.classes_), amount, axes=single)
 
     def _by_likelihood(self):
         """Whether the density asks for maximum likelihood."""

@@ -122,6 +122,19 @@ def impute(
     draw: Annotated[
         bool, option("--draw", help="Draw missing cells at random instead of using their mean.")
     ] = False,
+    draws: Annotated[
+        int | None,
+        option(
+            "--draws",
+            help="Multiple imputation: write every row so many times, each with other draws and their number "
+            "in the column draw.",
+            min=1,
+        ),
+    ] = None,
+    std: Annotated[
+        bool,
+        option("--std", help="Add the standard error of each cell, zero if observed, in columns NAME_std."),
+    ] = False,
     seed: Seed = 0,
     read: ReadOptions,
     to: RowsOutput,
@@ -134,6 +147,8 @@ def impute(
     reading = read.reading()
     if len(paths) > 2:
         raise typer.BadParameter("give a table, or a model and a table", param_hint="[MODEL] DATA")
+    if draw + std + (draws is not None) > 1:
+        raise typer.BadParameter("give one of --draw, --draws and --std", param_hint="--draws")
     from latently.cli import fitting, using
 
     with Voice(answer.json) as voice:
@@ -151,7 +166,8 @@ def impute(
 
         n_rows, records, n_imputed = using.impute(
             chosen if len(paths) == 1 else using.open_folder(paths[0]), paths[-1],
-            reading, read.missing or (), voice, draw=draw, seed=seed, output=to.output, force=to.force,
+            reading, read.missing or (), voice, draw=draw, draws=draws, std=std,
+            seed=seed, output=to.output, force=to.force,
         )  # fmt: skip
         voice.note(f"imputed {counted(n_imputed, 'cell')}")
         _tell(n_rows, records, to.output, voice, filled=n_imputed, **facts)

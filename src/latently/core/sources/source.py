@@ -40,3 +40,27 @@ class RowSource:
         if self.n_rows is not None and n != self.n_rows:
             raise ValueError(f"{self.name} changed between two readings: it had {self.n_rows} rows, now {n}")
         self.n_rows = n
+
+
+@dataclass
+class Followed:
+    """The rows of a source, and then those of an array."""
+
+    source: Source
+    rows: Rows
+
+    @property
+    def n_features(self) -> int:
+        return self.source.n_features
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        return self.source.feature_names
+
+    @property
+    def n_rows(self) -> int | None:
+        return None if self.source.n_rows is None else self.source.n_rows + len(self.rows)
+
+    def chunks(self) -> Iterator[Rows]:
+        yield from self.source.chunks()
+        yield self.rows.copy()

@@ -1,0 +1,124 @@
+"""Several runs as one: mixtures with different parameters over the same rows.
+
+S mixtures of K components have S K components, which go through the same products as those of one mixture;
+only responsibilities are normalised within each mixture. On small tables a pass takes as long for a dozen
+mixtures as for two or three, and accelerators have enough to do. Components must share no parameters
+(`Family.separate`).
+
+    flat component  s K + k   <->   component k of mixture s
+
+Memory is that of S mixtures, so the number of mixtures at once is bounded (`Runs.at_once`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from latently.backend.namespace import Array, namespace
+from latently.core.block import Block
+from latently.distributions.family import field_names, flattened, unflattened
+from latently.distributions.mixture import DEAD, Mixture, MixtureParams, MixtureStats
+from latently.distributions.responsibilities import respond_in_groups
+
+_EPS = float(np.finfo(np.float64).eps)
+_NUMBERS = 400_000  # rows times components times features of all mixtures at once; measured
+_NUMBERS_ON_DEVICE = 400_000_000  # the same on an accelerator
+
+
+@dataclass(frozen=True)
+class Stacked(Mixture):
+    """The kernel of S mixtures; the log-likelihoods and log priors of its statistics are (S,)."""
+
+    n_runs: int = 1
+
+    def sums(self, density: Any, block: Block) -> MixtureStats:
+        # never rough: what is negligible beside a component of another mixture may matter in its own
+        log_joint, latent = self.family.evaluate(density, block)
+        log_norm, resp = respond_in_groups(log_joint, block.weight, block.allowed, self.n_runs)
+        sums = self.family.sums(density, block, latent, resp)
+        return MixtureStats(log_norm @ resp.by_row, namespace(block.X).sum(resp.by_row), sums)
+
+    def log_priors(self, params: MixtureParams, density: Any) -> Array:
+        """(S,); the density of these parameters has what it takes."""
+        by_component = self.family.log_priors(params.components, density)
+        return namespace(by_component).sum(self._by_run(by_component), axis=1)
+
+    def roundings(self, density: Any) -> list[float]:
+        """S numbers, as `rounding` gives one."""
+        return [32.0 * (_EPS + one) for one in self.family.roundings(density, self.n_runs)]
+
+    def _by_run(self, array: Array) -> Array:
+        return namespace(array).reshape(array, (self.n_runs, -1))
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What runs of one kernel need to go together."""
+
+    kernel: Mixture
+
+    def at_once(self, n_rows: int, n_features: int, n_components: int, on_device: bool = False) -> int:
+        """How many mixtures are best stacked for so many rows; one if that gains nothing."""
+        budget = _NUMBERS_ON_DEVICE if on_device else _NUMBERS
+        return max(1, budget // max(1, n_rows * n_features * n_components))
+
+    def stacked(self, n_runs: int) -> Stacked:
+        return Stacked(self.kernel.family, self.kernel.dtype, n_runs)
+
+    def stack(self, params: Sequence[MixtureParams]) -> MixtureParams:
+        """The components of all, one after the other."""
+        xp = namespace(params[0].weights)
+        kind: Any = type(params[0].components)
+        arrays = [
+            xp.concat([getattr(one.components, name) for one in params], axis=0) for name in field_names(kind)
+        ]
+        return MixtureParams(xp.concat([one.weights for one in params]), kind(*arrays))
+
+    def unstack(self, params: MixtureParams, n_runs: int) -> list[MixtureParams]:
+        K = params.weights.shape[0] // n_runs
+        kind: Any = type(params.components)
+        arrays = [getattr(params.components, name) for name in field_names(kind)]
+        bounds = [(s * K, (s + 1) * K) for s in range(n_runs)]
+        return [
+            MixtureParams(params.weights[a:b], kind(*(array[a:b, ...] for array in arrays)))
+            for a, b in bounds
+        ]
+
+    def to_vectors(self, params: Sequence[MixtureParams]) -> Array:
+        """(S, p) the vector of each run."""
+        joined = self.stack(params)
+        xp = namespace(joined.weights)
+        log_weights = xp.log(xp.clip(joined.weights, min=DEAD))
+        return flattened((log_weights, *self.kernel.family.coordinates(joined.components)), len(params))
+
+    def from_vectors(self, vectors: Array, like: Sequence[MixtureParams]) -> list[MixtureParams]:
+        """The parameters of every vector; a ValueError if any has none."""
+        xp, S, joined = namespace(vectors), len(like), self.stack(like)
+        K = joined.weights.shape[0] // S
+        log_weights = vectors[:, :K] - xp.max(vectors[:, :K], axis=1, keepdims=True)
+        dead = xp.reshape(joined.weights, (S, K)) <= DEAD
+        weights = xp.where(dead, 0.0, xp.exp(log_weights))
+        weights = xp.reshape(weights / xp.sum(weights, axis=1, keepdims=True), (S * K,))
+        arrays = unflattened(vectors[:, K:], joined.components)
+        components = self.kernel.family.from_coordinates(*arrays)
+        return self.unstack(MixtureParams(weights, components), S)
+
+
+def can_be_stacked(kernel: Any) -> bool:
+    """Whether runs of the kernel can go together: plain mixtures of components that share nothing.
+
+    A prior of its own for every component would have to be repeated; such are left alone. So are families
+    with steps over some of their parameters.
+    """
+    if type(kernel) is not Mixture or not kernel.family.separate or kernel.family.conditionals():
+        return False
+    prior = kernel.family.prior
+    return prior is None or prior.scale.ndim == (2 if _is_full(kernel.family) else 1)
+
+
+def _is_full(family: Any) -> bool:
+    return not hasattr(family, "n_factors")
