@@ -1,5 +1,7 @@
 """The search for the best optimum: races between starts, new starts near the best, and partitions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -184,6 +186,23 @@ def test_starts_near_an_optimum_merge_two_parts_and_split_one():
     moved = [np.sum(np.abs(one.components.means - means).max(axis=1) > 1e-9) for one in changed]
     assert set(moved) <= {0, 2, 3} and 3 in moved  # the others stay as they are
     assert all(np.isclose(one.weights.sum(), 1.0) and one.weights.min() > 0 for one in changed)
+
+
+def test_starts_near_an_optimum_keep_its_other_components():
+    X, y = clusters(5, 200)
+    found, kernel = starts_of(MFA(5, 1), X)
+    means = starts.part_means(X, np.ones(len(X)), y, 5)
+    here = kernel.from_partition(X, np.ones(len(X)), y, means)
+    learnt = replace(
+        here.components, noise_variance=1.1 * here.components.noise_variance
+    )  # what no partition gives
+    near = found.near(replace(here, components=learnt))
+    for one in [next(near) for _ in range(10)]:
+        kept = np.all(one.components.noise_variance == learnt.noise_variance, axis=1)
+        assert 2 <= kept.sum() < 5
+        np.testing.assert_array_equal(one.components.loadings[kept], learnt.loadings[kept])
+        np.testing.assert_array_equal(one.weights[kept], here.weights[kept])
+        assert one.weights.sum() == pytest.approx(1.0)
 
 
 def test_starts_near_an_optimum_stay_within_classes(monkeypatch):

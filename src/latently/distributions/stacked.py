@@ -120,5 +120,15 @@ def can_be_stacked(kernel: Any) -> bool:
     return prior is None or prior.scale.ndim == (2 if _is_full(kernel.family) else 1)
 
 
+def with_components(params: MixtureParams, parts: Array, others: MixtureParams) -> MixtureParams:
+    """The mixture with some components, `parts`, replaced by those of another one; NumPy arrays."""
+    weights, kind = params.weights.copy(), type(params.components)
+    weights[parts] = others.weights * weights[parts].sum()
+    arrays = [getattr(params.components, name).copy() for name in field_names(kind)]
+    for array, name in zip(arrays, field_names(kind), strict=True):
+        array[parts] = getattr(others.components, name)
+    return MixtureParams(weights, kind(*arrays))
+
+
 def _is_full(family: Any) -> bool:
     return not hasattr(family, "n_factors")

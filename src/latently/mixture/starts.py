@@ -17,9 +17,11 @@ from scipy.optimize import linear_sum_assignment
 
 from latently.backend.linalg import leading_eigenpairs
 from latently.backend.namespace import Floats
+from latently.core.block import Block
 from latently.core.frame import Frame
 from latently.core.search import COSTLY
 from latently.distributions.mixture import responsibilities
+from latently.distributions.stacked import can_be_stacked, with_components
 from latently.estimators.randomness import as_random_state
 from latently.mixture.kmeans import MOST_STEPS, Task, kmeans
 
@@ -123,7 +125,7 @@ class Starts:
                 changes.append((merged, own, other, _SPLITS[rng.randint(len(_SPLITS))]))
             halves = self._halves([(own, by) for _, own, _, by in changes])
             for (merged, own, other, _), half in zip(changes, halves, strict=True):
-                yield self._start(self._as_allowed(np.where(own & half, other, merged)))
+                yield self._changed(params, labels, self._as_allowed(np.where(own & half, other, merged)))
 
     def _halves(self, parts):
         """(n,) bool for every part of the rows and a way to split it: whether rows are in its second half."""
@@ -143,6 +145,23 @@ class Starts:
                 yield _around_a_row(X * unit, np.where(own, weight, 0.0), np.random.default_rng(seed))
             else:
                 yield np.random.default_rng(seed).random(len(X)) < 0.5
+
+    def _changed(self, params, labels, after):
+        """The start for rows with other labels; components whose rows stay keep their parameters if they can."""
+        if not can_be_stacked(self.kernel):
+            return self._start(after)
+        moved = labels != after
+        parts = np.union1d(labels[moved], after[moved])
+        if len(parts) == 0:
+            return self._start(after)
+        rows = np.isin(after, parts)
+        observed = None if self.block.observed is None else self.block.observed[rows]
+        own = replace(
+            self,
+            n_components=len(parts),
+            block=Block(self.block.X[rows], self.block.weight[rows], None, observed),
+        )
+        return with_components(params, parts, own._start(np.searchsorted(parts, after[rows])))
 
     def _start(self, labels, means=None):
         X, weight, observed = self.block.X, self.block.weight, self.block.observed
