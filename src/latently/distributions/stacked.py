@@ -122,7 +122,8 @@ def can_be_stacked(kernel: Any) -> bool:
 
 def with_components(params: MixtureParams, parts: Array, others: MixtureParams) -> MixtureParams:
     """The mixture with some components, `parts`, replaced by those of another one; NumPy arrays."""
-    weights, kind = params.weights.copy(), type(params.components)
+    weights = params.weights.copy()
+    kind: Any = type(params.components)
     weights[parts] = others.weights * weights[parts].sum()
     arrays = [getattr(params.components, name).copy() for name in field_names(kind)]
     for array, name in zip(arrays, field_names(kind), strict=True):

@@ -147,7 +147,7 @@ class Starts:
                 yield np.random.default_rng(seed).random(len(X)) < 0.5
 
     def _changed(self, params, labels, after):
-        """The start for rows with other labels; components whose rows stay keep their parameters if they can."""
+        """The start for rows with other labels; components whose rows stay keep their parameters."""
         if not can_be_stacked(self.kernel):
             return self._start(after)
         moved = labels != after
