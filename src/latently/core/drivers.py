@@ -300,8 +300,10 @@ def advanced(
     try:
         converged = bool(objective.direction) and taken.may_stop and stop(taken.objective, gain)
         noticeable = gain < -_NOTICEABLE * max(1.0, abs(taken.objective))
-        if converged and noticeable and n_iter > 1:  # one step is always taken, as scikit-learn expects
+        if converged and noticeable and n_iter > 1:
             return Result(state.previous, history, n_iter - 1, converged)
+        if converged and noticeable and n_iter == 1:  # scikit-learn expects one iteration at least: it stays
+            return Result(state.previous, [*history, history[-1]], n_iter, converged)
         history = [*history, taken.objective]
         ended = _told(callbacks, Iteration(n_iter, taken.objective, gain, max_iter))
         if converged or ended or n_iter >= max_iter:
