@@ -302,7 +302,8 @@ def advanced(
         noticeable = gain < -_NOTICEABLE * max(1.0, abs(taken.objective))
         if converged and noticeable and n_iter > 1:
             return Result(state.previous, history, n_iter - 1, converged)
-        if converged and noticeable and n_iter == 1:  # scikit-learn expects one iteration at least: it stays
+        if converged and noticeable and n_iter == 1 and math.isfinite(rounding):
+            # scikit-learn expects one iteration at least, so it counts, but nothing changes
             return Result(state.previous, [*history, history[-1]], n_iter, converged)
         history = [*history, taken.objective]
         ended = _told(callbacks, Iteration(n_iter, taken.objective, gain, max_iter))
