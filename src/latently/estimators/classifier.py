@@ -232,13 +232,16 @@ class DensityClassifier(ClassifierMixin):
     def _held_out(self, rows, codes, weight, amount):
         """What is best for rows held out of fits to the others."""
         folds, unweighted = _folds(rows, codes, weight), bool(np.all(weight == 1.0))
-        own = self.get_params(deep=False)
-        brief = {name: value for name, value in _BRIEF.items() if name in own}
-        if "tol" in own:
-            brief.update(tol=max(self.tol, _LOOSEST), max_iter=min(self.max_iter, _LONGEST))
-        if "shrinkage" in own:
-            brief.update(shrinkage=amount)
-        model = clone(self).set_params(temperature=None, **brief)
+        model = clone(self).set_params(temperature=None)
+        if hasattr(self, "shrinkage"):
+            model.set_params(shrinkage=amount)
+        for fitted in (model, *([model.density] if hasattr(model, "density") else [])):
+            options = fitted.get_params(deep=False)
+            brief = {name: value for name, value in _BRIEF.items() if name in options}
+            if {"tol", "max_iter"} <= set(options):
+                brief["tol"] = max(options["tol"], _LOOSEST)
+                brief["max_iter"] = min(options["max_iter"], _LONGEST)
+            fitted.set_params(**brief)
         model._chooses = False
         joint, told, counted = [], [], []
         for fold in range(_FOLDS):
