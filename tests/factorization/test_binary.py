@@ -947,3 +947,15 @@ def test_many_units_choose_their_candidates():
 def test_bad_parameters_are_named(changed, says):
     with pytest.raises(ValueError, match=says):
         BNMF.from_parameters(**{"components": np.ones((2, 3)), "activation_probability": 0.3, **changed})
+
+
+def test_rows_that_float64_cannot_tell_apart_are_an_error():
+    """Without a mean of its own the model measures distances from the origin."""
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    for offset in (1e8, 1e9, -1e12):
+        with pytest.raises(ValueError, match="subtract the means"):
+            BinarySparseCoding(2, max_iter=3, tol=0.0, random_state=0).fit(X + offset)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        far = BinarySparseCoding(2, random_state=0, max_iter=3).fit(X + 1e5)
+    assert -10 < far.score(X + 1e5) < 0

@@ -50,6 +50,7 @@ _MOST_STATES = 2**18  # that are tabulated
 _FEWEST_CANDIDATES = 8
 _STARTS = 8
 _ROWS_FOR_NMF = 2000
+_FARTHEST = 1e6  # from the origin, in units of the spread of the rows
 _RULES = ("proper", "conditional", "source")
 
 
@@ -508,6 +509,17 @@ class BinarySparseCoding(_BinaryFactorization):
         xp = namespace(summary.deviation)
         variance = float(xp.mean(summary.deviation**2)) or 1.0
         return GaussianNoise(self.noise_floor * variance)
+
+    def _check_rows(self, data, summary):
+        """Refuse rows so far from the origin, which is the model's own, that squared distances are noise."""
+        xp = namespace(summary.mean)
+        spread = float(xp.mean(summary.deviation**2)) ** 0.5
+        far = float(xp.max(xp.abs(summary.mean)))
+        if 0 < spread < far / _FARTHEST:
+            raise ValueError(
+                f"X is {far / spread:.2g} times farther from zero than its rows differ, which float64 cannot "
+                "resolve without a mean of its own; subtract the means of the columns from X"
+            )
 
     def _more_starts(self, sample):
         weight = sample.weight / sample.weight.sum()
