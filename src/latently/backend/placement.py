@@ -22,9 +22,7 @@ from latently.backend.namespace import Array, is_torch
 BLOCK_BYTES = 48_000_000  # memory of a block with its temporaries: bounded memory, large products
 DEVICE_BLOCK_BYTES = 8_000_000_000  # large blocks keep an accelerator busy
 _LARGEST_KEPT = (32 << 20) - (1 << 14)  # bytes; glibc adapts its threshold to arrays below 32 MB
-SMALL_BYTES = (
-    2_000_000  # memory of a table with its temporaries that one thread takes a millisecond or two for
-)
+SMALL_BYTES = 2_000_000  # of a table with its temporaries, which one thread processes in a millisecond or two
 SMALLEST_BLOCK = 256  # rows; below this a second thread does not pay off
 
 
