@@ -1,6 +1,7 @@
 """The search for the best optimum: races between starts, new starts near the best, and partitions."""
 
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from latently.core.block import Block
 from latently.core.drivers import Step, best_start, relative
 from latently.core.frame import Frame
 from latently.core.search import Search
+from latently.core.tree import mapped
 from latently.mixture import MFA, GaussianMixture, starts
 from latently.mixture.starts import Starts, agglomerated, number_of_starts
 from latently.supervised import MJFAClassifier
@@ -163,9 +165,9 @@ def test_the_third_start_is_hierarchical(monkeypatch):
     found, _ = starts_of(GaussianMixture(3), X)
     kinds = []
 
-    def noted(rows, weight, n_components, given, seen):
+    def noted(rows, weight, n_components, given, *others):
         kinds.extend(how.by for how in given)
-        return partitions(rows, weight, n_components, given, seen)
+        return partitions(rows, weight, n_components, given, *others)
 
     partitions = starts.partitions
     monkeypatch.setattr(starts, "partitions", noted)
@@ -218,6 +220,36 @@ def test_starts_near_an_optimum_stay_within_classes(monkeypatch):
     for _ in range(10):
         next(near)
     assert all(np.all(parts // 2 == y // 2) for parts in labels)
+
+
+@pytest.mark.parametrize("model", [GaussianMixture(3), GaussianMixture(3, covariance_type="diag"), MFA(3, 2)])
+@pytest.mark.parametrize("missing", [False, True])
+def test_starts_on_a_device_are_those_in_main_memory(model, missing):
+    """Here with tensors in main memory, which starts of a fit leave to NumPy."""
+    torch = pytest.importorskip("torch")
+    X, _ = clusters(3, 60)
+    found, kernel = starts_of(model, X)
+    if missing:
+        observed = np.random.default_rng(0).random(X.shape) > 0.2
+        found = replace(found, block=replace(found.block, X=np.where(observed, X, 0.0), observed=observed))
+    there = replace(kernel, family=replace(kernel.family, floor=torch.asarray(kernel.family.floor)))
+    elsewhere = replace(found, there=(there, mapped(torch.asarray, found.block)))
+    optimum = None
+    for start, expected in zip(elsewhere.first(4), found.first(4), strict=True):
+        optimum = expected
+        assert_same_arrays(start, expected)
+    changed = zip(elsewhere.near(optimum), found.near(optimum), strict=True)
+    for start, expected in islice(changed, 8):
+        assert_same_arrays(start, expected)
+
+
+def assert_same_arrays(record, expected):
+    mapped(lambda array: np.testing.assert_array_equal(type(array), np.ndarray), record)
+    names = [*vars(expected.components)]
+    for name in names:
+        of_record, of_expected = getattr(record.components, name), getattr(expected.components, name)
+        np.testing.assert_allclose(of_record, of_expected, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(record.weights, expected.weights)
 
 
 def test_the_number_of_starts(monkeypatch):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from latently.backend.linalg import leading_eigenpairs, rough_eigenpairs
 from latently.core.block import Block
 from latently.core.drivers import State, em_step, relative, run
 from latently.core.squarem import squarem, squarem_steps
@@ -186,3 +187,40 @@ def test_kmeans_of_fewer_distinct_rows_than_centres():
     X = np.repeat(np.eye(2), 5, axis=0)
     labels = kmeans(X, [Task(np.ones(10), np.ones(2), 0)], 3)[0]
     assert len(set(labels[:5].tolist()) & set(labels[5:].tolist())) == 0
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_kmeans_of_tensors_is_that_of_arrays(missing):
+    torch = pytest.importorskip("torch")
+    X = rows()
+    observed = np.random.default_rng(3).random(X.shape) > 0.4 if missing else None
+    X = X if observed is None else np.where(observed, X, 0.0)
+    seen = None if observed is None else torch.asarray(observed)
+    there = kmeans(torch.asarray(X), tasks(N), K, seen)
+    for labels, expected in zip(there, kmeans(X, tasks(N), K, observed), strict=True):
+        np.testing.assert_array_equal(labels, expected)
+    same, task = np.repeat(np.eye(2), 5, axis=0), Task(np.ones(10), np.ones(2), 0)  # parts become empty
+    np.testing.assert_array_equal(kmeans(torch.asarray(same), [task], 3)[0], kmeans(same, [task], 3)[0])
+
+
+# -- eigenvectors of starts ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(300, 400), (400, 300)])
+def test_rough_eigenpairs_are_near_the_exact_ones(shape):
+    rng = np.random.default_rng(0)
+    made = rng.standard_normal((shape[0], 6)) * [30, 20, 12, 8, 5, 3] @ rng.standard_normal((6, shape[1]))
+    made += rng.standard_normal(shape)
+    values, vectors = leading_eigenpairs(made, 6)
+    rough, directions = rough_eigenpairs(made, 6)
+    np.testing.assert_allclose(rough, values, rtol=1e-6)
+    np.testing.assert_allclose(directions, vectors, atol=1e-3)
+
+
+def test_rough_eigenpairs_of_rows_of_low_rank():
+    made = np.outer(np.arange(200.0), np.ones(150))
+    values, vectors = rough_eigenpairs(made, 3)
+    assert np.isfinite(vectors).all()
+    np.testing.assert_allclose(values, [np.sum(made**2), 0, 0], atol=1e-6 * np.sum(made**2))
+    none, empty = rough_eigenpairs(np.zeros((200, 150)), 3)
+    assert np.isfinite(empty).all() and not none.any()

@@ -8,7 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from latently.backend.namespace import Array, Floats, namespace
+from latently.backend.namespace import Array, Floats, is_numpy, like, namespace, to_numpy
+
+_SPARE = 8  # vectors beyond those asked for, which speed up convergence
+_POWERS = 5
+_FEW = 6  # eigenvalues in all for each vector, up to which a symmetric eigenproblem is solved exactly
 
 
 def transpose(stack: Array) -> Array:
@@ -88,6 +92,27 @@ def leading_eigenpairs(rows: Floats, n_pairs: int) -> tuple[Floats, Floats]:
     return values, with_fixed_signs(vectors)
 
 
+def rough_eigenpairs(rows: Array, n_pairs: int) -> tuple[Array, Array]:
+    """`leading_eigenpairs` to a few digits, for starting values: by products of the rows with a few vectors.
+
+    Block power iteration from fixed vectors (Halko, Martinsson & Tropp, 2011), where the rows are. Small
+    problems in main memory are solved exactly, which is faster.
+    """
+    xp, (n, D) = namespace(rows), rows.shape
+    r = min(n_pairs, n, D)
+    width = min(r + _SPARE, n, D)
+    if r == 0 or (is_numpy(rows) and min(n, D) <= _FEW * width):
+        values, vectors = leading_eigenpairs(to_numpy(rows), r)
+        return like(values, rows), like(vectors, rows)
+    vectors = like(np.random.default_rng(0).standard_normal((D, width)), rows)
+    for _ in range(_POWERS):
+        vectors = xp.linalg.qr(rows.T @ (rows @ vectors))[0]
+    image = rows @ vectors
+    values, mixed = xp.linalg.eigh(image.T @ image)
+    values, vectors = xp.flip(values)[:r], vectors @ xp.flip(mixed, axis=1)[:, :r]
+    return xp.clip(values, min=0.0), vectors * _signs(vectors)
+
+
 def orthonormal(A: Floats) -> tuple[Floats, Floats]:
     """Orthonormal Q (D, q) and upper triangular U (q, q) with A = Q U and U_ii >= 0.
 
@@ -102,6 +127,11 @@ def orthonormal(A: Floats) -> tuple[Floats, Floats]:
 
 def with_fixed_signs(vectors: Floats) -> Floats:
     """Flip the signs of columns so that the entry of largest magnitude is positive."""
-    largest = np.argmax(np.abs(vectors), axis=0)
-    signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
-    return np.asarray(vectors * signs)
+    return np.asarray(vectors * _signs(vectors))
+
+
+def _signs(vectors: Array) -> Array:
+    """(r,) the signs of the entries of largest magnitude of the columns."""
+    xp = namespace(vectors)
+    largest = xp.argmax(xp.abs(vectors), axis=0)
+    return xp.where(xp.take_along_axis(vectors, largest[None, :], axis=0)[0, :] < 0, -1.0, 1.0)

@@ -119,8 +119,11 @@ class Family(Protocol):
         raise NotImplementedError(f"components of {name} cannot be stacked")
 
     @abstractmethod
-    def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> Any:
-        """Starting values from a partition of rows in main memory, and the means (K, D) of its parts."""
+    def from_partition(self, X: Any, weight: Any, labels: Array, means: Any) -> Any:
+        """Starting values from a partition of rows, and the means (K, D) of its parts.
+
+        The rows are in main memory, except for families that are `separate`.
+        """
 
     def conditionals(self) -> list[Any]:
         """Families for steps over some parameters with the others fixed."""

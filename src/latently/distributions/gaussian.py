@@ -282,19 +282,19 @@ class FullGaussian(Family):
         """(K, D) or (1, D): the variance of every feature."""
         return diagonals(params.covariances)
 
-    def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> FullParams:
+    def from_partition(self, X: Array, weight: Array, labels: Array, means: Array) -> FullParams:
         """Means and covariances of the parts; those of small parts are shrunk towards the pooled one."""
-        K, D = means.shape
-        residual = X - means[labels]
-        pooled = (residual.T * weight) @ residual / weight.sum()
+        xp, (K, D) = namespace(X), means.shape
+        residual = X - xp.take(means, labels, axis=0)
+        pooled = (residual.T * weight) @ residual / xp.sum(weight)
         if self.shared:
             return self.clamped(FullParams(means, pooled[None, :, :]))
-        covariances = np.empty((K, D, D))
+        covariances = []
         for k in range(K):
-            own = labels == k
-            scatter = (residual[own].T * weight[own]) @ residual[own]
-            covariances[k] = (scatter + (D + 1) * pooled) / (weight[own].sum() + D + 1)
-        return self.clamped(FullParams(means, covariances))
+            own = xp.nonzero(labels == k)[0]
+            rows, r = xp.take(residual, own, axis=0), xp.take(weight, own)
+            covariances.append(((rows.T * r) @ rows + (D + 1) * pooled) / (xp.sum(r) + D + 1))
+        return self.clamped(FullParams(means, xp.stack(covariances)))
 
     def sample(self, params: FullParams, labels: Array, rng: np.random.Generator) -> Floats:
         K, D = params.means.shape

@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
 
 from latently.backend.linalg import (
-    leading_eigenpairs,
+    diagonals,
     log_determinant,
+    rough_eigenpairs,
     symmetric,
     transpose,
 )
-from latently.backend.namespace import Array, Floats, double, eye, namespace, zeros
+from latently.backend.namespace import Array, Floats, double, eye, like, namespace, zeros
 from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import low_rank_missing
@@ -420,31 +420,31 @@ class LowRankGaussian(Family):
         xp = namespace(params.means)
         return params.noise_variance + xp.sum(params.loadings**2, axis=2)
 
-    def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> LowRankParams:
+    def from_partition(self, X: Array, weight: Array, labels: Array, means: Array) -> LowRankParams:
         """Local principal components of the parts; parts that are too small use the pooled ones."""
-        K, D = means.shape
-        q = self.n_factors
-        residual = (X - means[labels]) * np.sqrt(weight)[:, None]
-        own = [labels == k for k in range(K)]
-        sizes = np.array([weight[rows].sum() for rows in own])
-        loadings, psi = np.empty((K, D, q)), np.empty((K, D))
-        pooled_psi = pooled_loadings = None
+        xp, (K, D), q = namespace(X), means.shape, self.n_factors
+        residual = (X - xp.take(means, labels, axis=0)) * xp.sqrt(weight)[:, None]
+        own = [xp.nonzero(labels == k)[0] for k in range(K)]
+        sizes = [float(xp.sum(xp.take(weight, rows))) for rows in own]
+        found, pooled = [], None
         for k in range(K):
-            if 0 < q < D and not self.isotropic and sizes[k] > 2 * D and own[k].sum() > 2 * D:
-                loadings[k], psi[k] = self._by_multiple_correlations(residual[own[k]], sizes[k])
+            if 0 < q < D and not self.isotropic and sizes[k] > 2 * D and own[k].shape[0] > 2 * D:
+                found.append(self._by_multiple_correlations(xp.take(residual, own[k], axis=0), sizes[k]))
             elif sizes[k] >= 2 * (q + 1):
-                loadings[k], psi[k] = self._principal(residual[own[k]], sizes[k])
+                found.append(self._principal(xp.take(residual, own[k], axis=0), sizes[k]))
             else:
-                if pooled_loadings is None:
-                    pooled_loadings, pooled_psi = self._principal(residual, weight.sum())
-                loadings[k], psi[k] = pooled_loadings, pooled_psi
-        typical = sizes @ psi / sizes.sum()
+                pooled = self._principal(residual, sum(sizes)) if pooled is None else pooled
+                found.append(pooled)
+        loadings, psi = (xp.stack(arrays) for arrays in zip(*found, strict=True))
+        size = like(np.array(sizes), X)
+        typical = size @ psi / xp.sum(size)
         if self.shared:
-            psi = np.broadcast_to(typical, (K, D))
+            psi = xp.broadcast_to(typical, (K, D))
         else:
             # the noise of a small part is shrunk towards the pooled one, so that it does not start as a spike
-            psi = (sizes[:, None] * psi + (q + 2) * typical) / (sizes[:, None] + q + 2)
-        return self.clamped(LowRankParams(means, loadings, np.maximum(psi, self._smallest_start())))
+            psi = (size[:, None] * psi + (q + 2) * typical) / (size[:, None] + q + 2)
+        smallest = xp.clip(self._floor(), min=1e-6)  # away from zero even without a floor
+        return self.clamped(LowRankParams(means, loadings, xp.maximum(psi, smallest)))
 
     def sample(self, params: LowRankParams, labels: Array, rng: np.random.Generator) -> Floats:
         K, D = params.means.shape
@@ -527,34 +527,30 @@ class LowRankGaussian(Family):
             sum_square = double(xp.stack(squares)) + shift
         return first + weight * mu, sum_yx, sum_square
 
-    def _principal(self, residual: Floats, weight: float) -> tuple[Floats, Floats]:
+    def _principal(self, residual: Array, weight: float) -> tuple[Array, Array]:
         """Loadings (D, q) and noise (D,) by PCA of rows about their mean, scaled by root weights."""
-        D, q = residual.shape[1], self.n_factors
-        variance = np.sum(residual**2, axis=0) / weight
-        values, vectors = leading_eigenpairs(residual, min(q, D))
-        values = values / weight
-        rest = max(0.0, float(variance.sum() - values.sum())) / max(1, D - len(values))
-        loadings = np.zeros((D, q))
-        loadings[:, : len(values)] = vectors * np.sqrt(np.maximum(values - rest, 0.0))
+        xp, D, q = namespace(residual), residual.shape[1], self.n_factors
+        variance = xp.sum(residual**2, axis=0) / weight
+        values, vectors = rough_eigenpairs(residual, min(q, D))
+        r, values = values.shape[0], values / weight
+        rest = xp.clip(xp.sum(variance) - xp.sum(values), min=0.0) / max(1, D - r)
+        loadings = vectors * xp.sqrt(xp.clip(values - rest, min=0.0))
+        loadings = xp.concat([loadings, zeros((D, q - r), residual)], axis=1)
         if self.isotropic:
-            return loadings, np.full(D, rest)
-        return loadings, np.maximum(variance - np.sum(loadings**2, axis=1), 0.1 * variance)
+            return loadings, zeros((D,), residual) + rest
+        return loadings, xp.maximum(variance - xp.sum(loadings**2, axis=1), 0.1 * variance)
 
-    def _by_multiple_correlations(self, residual: Floats, weight: float) -> tuple[Floats, Floats]:
+    def _by_multiple_correlations(self, residual: Array, weight: float) -> tuple[Array, Array]:
         """Loadings (D, q) and noise (D,) independent of the units of the features.
 
         The noise is the variance of a feature not explained by the others, 1 / (S^-1)_dd, slightly reduced;
         the loadings are optimal for that noise. Joreskog (1967), Psychometrika 32.
         """
-        D, q = residual.shape[1], self.n_factors
+        xp, D, q = namespace(residual), residual.shape[1], self.n_factors
         S = residual.T @ residual / weight
-        variance = np.diagonal(S)
-        ridge = 1e-6 * np.where(variance > 0, variance, 1.0)
-        psi = (1.0 - 0.5 * q / D) / np.diagonal(np.linalg.inv(S + np.diag(ridge)))
-        root = np.sqrt(psi)
-        values, vectors = linalg.eigh(S / np.outer(root, root), subset_by_index=[D - q, D - 1])
-        return root[:, None] * vectors * np.sqrt(np.maximum(values - 1.0, 0.0)), psi
-
-    def _smallest_start(self) -> Array:
-        """Starting values stay away from zero even without a floor."""
-        return np.maximum(self._floor(), 1e-6)
+        variance = diagonals(S)
+        ridge = 1e-6 * xp.where(variance > 0, variance, 1.0)
+        psi = (1.0 - 0.5 * q / D) / diagonals(xp.linalg.inv(S + ridge * eye(D, residual)))
+        root = xp.sqrt(psi)
+        values, vectors = rough_eigenpairs(residual / root, q)
+        return root[:, None] * vectors * xp.sqrt(xp.clip(values / weight - 1.0, min=0.0)), psi

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import Array, Floats, namespace, to_numpy
+from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.kernel import Kernel
 from latently.core.tree import add, mapped
@@ -156,16 +156,17 @@ class Mixture(Kernel):
         return MixtureParams(weights / xp.sum(weights), components)
 
     def from_partition(
-        self, X: Floats, weight: Floats, labels: Array, means: Floats, allowed: Array | None = None
+        self, X: Array, weight: Array, labels: Array, means: Array, allowed: Array | None = None
     ) -> MixtureParams:
         """Starting values from a partition of some rows and the means of its K parts.
 
         An empty part gets one percent of an equal weight, so that its component is not dead from the start.
         """
-        sizes = np.bincount(labels, weights=weight, minlength=len(means))
-        sizes = np.maximum(sizes, weight.sum() / (100 * len(means)))
+        K = means.shape[0]
+        sizes = np.bincount(to_numpy(labels), weights=to_numpy(weight), minlength=K)
+        sizes = np.maximum(sizes, sizes.sum() / (100 * K))
         components = self.family.from_partition(X, weight, labels, means)
-        return MixtureParams(sizes / sizes.sum(), components)
+        return MixtureParams(like(sizes / sizes.sum(), means), components)
 
     def sample(self, params: MixtureParams, n_samples: int, rng: np.random.Generator) -> tuple[Floats, Array]:
         """Rows (n, D) and their components (n,)."""

@@ -279,6 +279,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             None if means is None else (means - here.frame.shift) / here.frame.scale,
             structure.start_dimensions,
             structure.n_groups,
+            self._on_device(problem, sample),
         )
 
         def with_given(start):
@@ -301,6 +302,13 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             n_near,
             n_vain=search.effort.in_vain if self.n_init == "auto" else None,
         )
+
+    @staticmethod
+    def _on_device(problem, sample):
+        """The kernel and the sample on the device of the rows, if starts can be computed there."""
+        if not on_device(problem.frame.shift) or not can_be_stacked(problem.kernel):
+            return None
+        return problem.kernel, problem.on_device(sample)
 
     def _search(self, problem, sample):
         """How starts are compared: by runs on a sample of the rows, which share passes if they can."""

@@ -16,10 +16,11 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from latently.backend.linalg import leading_eigenpairs
-from latently.backend.namespace import Floats
+from latently.backend.namespace import Floats, like, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.frame import Frame
 from latently.core.search import COSTLY
+from latently.core.tree import mapped
 from latently.distributions.mixture import responsibilities
 from latently.distributions.stacked import can_be_stacked, with_components
 from latently.estimators.randomness import as_random_state
@@ -54,6 +55,9 @@ class Starts:
     With given `means`, or one component, nothing is random and there is one start. Rows only join parts that
     their labels allow; with `n_classes` the rows of each class are partitioned separately. Where all
     components share the classes, half of the partitions are of rows centred on the means of their classes.
+
+    If the rows of a fit are on a device, `there` are the kernel and the sample on it: k-means and the fits to
+    parts are computed where they are.
     """
 
     kernel: Any
@@ -65,6 +69,7 @@ class Starts:
     means: Floats | None = None  # (K, D)
     in_dimensions: int | None = None  # the number of principal components whose scores some starts use
     n_classes: Any = None  # an int, or None
+    there: Any = None  # (kernel, Block) on a device, or None
 
     @cached_property
     def rng(self):
@@ -137,7 +142,8 @@ class Starts:
         tasks = [
             Task(np.where(own, weight, 0.0), u, s, steps[by]) for (own, by), u, s in given if by in steps
         ]
-        clustered = iter(kmeans(X, tasks, 2, self.block.observed) if tasks else [])
+        rows = self.block if self.there is None else self.there[1]
+        clustered = iter(kmeans(rows.X, tasks, 2, rows.observed) if tasks else [])
         for (own, by), unit, seed in given:
             if by in steps:
                 yield next(clustered) == 1
@@ -154,21 +160,25 @@ class Starts:
         parts = np.union1d(labels[moved], after[moved])
         if len(parts) == 0:
             return self._start(after)
-        rows = np.isin(after, parts)
-        observed = None if self.block.observed is None else self.block.observed[rows]
-        own = replace(
-            self,
-            n_components=len(parts),
-            block=Block(self.block.X[rows], self.block.weight[rows], None, observed),
-        )
+        rows = np.flatnonzero(np.isin(after, parts))
+        there = None if self.there is None else (self.there[0], self._of_rows(self.there[1], rows))
+        own = replace(self, n_components=len(parts), block=self._of_rows(self.block, rows), there=there)
         return with_components(params, parts, own._start(np.searchsorted(parts, after[rows])))
 
+    @staticmethod
+    def _of_rows(block, rows):
+        """Some rows of a block, without labels."""
+        return Block(block.X, block.weight, None, block.observed).take(like(rows, block.X))
+
     def _start(self, labels, means=None):
-        X, weight, observed = self.block.X, self.block.weight, self.block.observed
+        kernel, block = (self.kernel, self.block) if self.there is None else self.there
+        labels = like(labels, block.X)
         if means is None:
-            means = part_means(X, weight, labels, self.n_components, observed)
-        X = filled(X, observed, means[labels])
-        return self.kernel.from_partition(X, weight, labels, means, self.block.allowed)
+            means = part_means(block.X, block.weight, labels, self.n_components, block.observed)
+        else:
+            means = like(means, block.X)
+        X = filled(block.X, block.observed, namespace(means).take(means, labels, axis=0))
+        return mapped(to_numpy, kernel.from_partition(X, block.weight, labels, means, block.allowed))
 
     def _partitions(self, n):
         """Labels (n,) of n starts, before labels of rows are looked at."""
@@ -180,7 +190,9 @@ class Starts:
         found: dict[int, Any] = {}
         for rows in {id(one.rows): one.rows for one in given}.values():
             own = [i for i, one in enumerate(given) if one.rows is rows]
-            labels = partitions(rows, weight, self.n_components, [given[i] for i in own], given[own[0]].seen)
+            how = [given[i] for i in own]
+            there = self.there[1] if self.there is not None and rows is self.block.X else None
+            labels = partitions(rows, weight, self.n_components, how, how[0].seen, there)
             found.update(zip(own, labels, strict=True))
         yield from (found[i] for i in range(n))
 
@@ -254,13 +266,14 @@ class Clustering:
     seed: int
 
 
-def partitions(rows, weight, n_components, given, seen):
-    """Labels (n,) of every clustering of these rows; k-means of all at once."""
+def partitions(rows, weight, n_components, given, seen, there=None):
+    """Labels (n,) of every clustering of these rows; k-means of all at once, of the same rows `there`."""
     if len(rows) < n_components:  # fewer distinct rows than components
         return [np.arange(len(rows))] * len(given)
     steps = {"kmeans": MOST_STEPS, "k-means++": 0}
     tasks = [Task(weight, how.units, how.seed, steps[how.by]) for how in given if how.by in steps]
-    clustered = iter(kmeans(rows, tasks, n_components, seen))
+    at = (rows, seen) if there is None else (there.X, there.observed)
+    clustered = iter(kmeans(at[0], tasks, n_components, at[1]))
     found = []
     for how in given:
         if how.by in steps:
@@ -328,7 +341,7 @@ def nearest(X, centres, observed=None, allowed=None):
 
 def filled(X, observed, values):
     """The rows with `values` in the missing entries."""
-    return X if observed is None else np.where(observed, X, values)
+    return X if observed is None else namespace(X).where(observed, X, values)
 
 
 def part_means(X, weight, labels, n_components, observed=None):
@@ -336,25 +349,23 @@ def part_means(X, weight, labels, n_components, observed=None):
 
     A feature not observed in any row of a part gets the overall mean, which is zero here.
     """
+    xp, tiny = namespace(X), np.finfo(float).tiny
     own = _shares(labels, weight, n_components)
-    if observed is None:
-        totals = own.sum(axis=1)[:, None]
-        means = own @ X / np.maximum(totals, np.finfo(float).tiny)
-    else:
-        totals = own @ observed
-        means = own @ np.where(observed, X, 0.0) / np.maximum(totals, np.finfo(float).tiny)
-    empty = np.flatnonzero(own.sum(axis=1) == 0)
+    sizes = xp.sum(own, axis=1)
+    totals = sizes[:, None] if observed is None else own @ xp.astype(observed, X.dtype)
+    means = own @ filled(X, observed, 0.0) / xp.clip(totals, min=tiny)
+    empty = np.flatnonzero(to_numpy(sizes) == 0)
     if len(empty):
-        distance = np.sum((X - means[labels]) ** 2, axis=1)
-        means[empty] = X[np.resize(np.argsort(-distance, kind="stable"), len(empty))]
+        distance = to_numpy(xp.sum((X - xp.take(means, labels, axis=0)) ** 2, axis=1))
+        farthest = np.resize(np.argsort(-distance, kind="stable"), len(empty))
+        means[like(empty, X), ...] = xp.take(X, like(farthest, X), axis=0)
     return means
 
 
 def _shares(labels, weight, n_components):
     """(K, n) the weight of every row in its own part, zero elsewhere."""
-    own = np.zeros((n_components, len(labels)))
-    own[labels, np.arange(len(labels))] = weight
-    return own
+    parts = like(np.arange(n_components), labels)
+    return namespace(weight).where(labels == parts[:, None], weight, 0.0)
 
 
 def _as_allowed(X, weight, labels, n_components, observed, allowed):
