@@ -214,12 +214,12 @@ def test_the_points_are_on_the_printed_page(wine_page, folder):
     page, end, _ = words[last]  # the picture is above the table of positions, on its page
     start = words[first][1] if words[first][0] == page else 0.0
     one = ["-singlefile", "-f", str(page), "-l", str(page)]
-    run("pdftoppm", "-r", "72", "-png", *one, pdf, pdf.with_suffix(""))
+    run("pdftoppm", "-r", "144", "-png", *one, pdf, pdf.with_suffix(""))
     pixels = np.asarray(Image.open(pdf.with_suffix(".png")).convert("RGB"), dtype=int)
-    picture = pixels[int(start) : int(end)].reshape(-1, 3)
+    picture = pixels[int(2 * start) : int(2 * end)].reshape(-1, 3)
     palette = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in COLOURS[:3]]
     seen = np.array([np.count_nonzero(np.abs(picture - c).sum(axis=1) < 60) for c in palette])
-    assert np.all(seen > 3 * mcfa().weights_ * 178), seen  # the key alone has some 30 of each
+    assert np.all(seen > 3 * mcfa().weights_ * 178), seen  # the key alone has some 100 of each
 
 
 def test_without_scripts_the_picture_stands_still(browser, wine_page):
