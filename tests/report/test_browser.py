@@ -217,7 +217,7 @@ def test_the_points_are_on_the_printed_page(wine_page, folder):
     run("pdftoppm", "-r", "144", "-png", *one, pdf, pdf.with_suffix(""))
     pixels = np.asarray(Image.open(pdf.with_suffix(".png")).convert("RGB"), dtype=int)
     picture = pixels[int(2 * start) : int(2 * end)].reshape(-1, 3)
-    palette = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in COLOURS[:3]]
+    palette = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in COLOURS["c"][:3]]
     seen = np.array([np.count_nonzero(np.abs(picture - c).sum(axis=1) < 60) for c in palette])
     assert np.all(seen > 3 * mcfa().weights_ * 178), seen  # the key alone has some 100 of each
 

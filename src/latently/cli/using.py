@@ -1,4 +1,4 @@
-"""Commands that use a fitted folder: `predict`, `score`, `transform`, `sample`, `impute`, `report`.
+"""Commands that use a fitted folder, from `predict` to `report` and `explore`.
 
 Rows are processed in chunks, so a file may be larger than memory. Results have the user's units and names.
 """
@@ -23,6 +23,7 @@ from latently.cli.speaking import counted, shown
 from latently.cli.tables import frames_of, open_table
 from latently.cli.writing import (
     DESCRIPTION,
+    EXPLORE,
     MODEL,
     REPORT,
     SELECTION,
@@ -287,9 +288,9 @@ def _with_imputed(frame, later, absent, imputed):
 # -- the report ------------------------------------------------------------------------------------------
 
 
-def report(folder, data, reading, missing, voice, *, output, force):
-    """Write the page; returns its path and the number of rows it shows."""
-    output = Path(folder.path / REPORT if output is None else output)
+def report(folder, data, reading, missing, voice, *, output, force, explorer=False):
+    """Write the page, or that of the explorer alone; returns its path and the number of rows it shows."""
+    output = Path(folder.path / (EXPLORE if explorer else REPORT) if output is None else output)
     check_file(output, force)
     later = open_later(folder, data, reading, missing, voice)
     record = folder.record
@@ -313,7 +314,7 @@ def report(folder, data, reading, missing, voice, *, output, force):
     X = record.to_frame(np.concatenate(rows))
     if len(X) < n_rows:
         voice.note(f"the report shows {len(X)} rows drawn from {n_rows}")
-    with voice.bar("Writing the report"), new_file(output, force) as path:
+    with voice.bar("Writing the page"), new_file(output, force) as path:
         write_page(
             path,
             folder,
@@ -324,20 +325,20 @@ def report(folder, data, reading, missing, voice, *, output, force):
             file=later.table.path.name,
             n_rows=n_rows,
             row_numbers=np.concatenate(numbers),
+            explorer=explorer,
         )
     return output, len(X)
 
 
-def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows, row_numbers=None):
-    """Write the page of `latently.report`."""
-    from latently.report import write_report  # only here: it is large
+def write_page(
+    path, folder, X, *, labels, row_names, selection, file, n_rows, row_numbers=None, explorer=False
+):
+    """Write the page of `latently.report`, or that of its explorer."""
+    from latently import report as pages  # only here: it is large
 
     record = folder.record
     left_out = "; ".join(f"{name}: {reason}" for name, reason in record.left_out)
-    write_report(
-        path,
-        folder.model,
-        X,
+    given = dict(
         feature_names=record.columns,
         labels=None if labels is None else np.array(["" if text is None else text for text in labels]),
         row_names=row_names,
@@ -356,6 +357,10 @@ def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows, r
         n_rows=n_rows,
         threshold=record.threshold(ACCEPTED) if record.densities else None,
     )
+    if explorer:
+        pages.explore(folder.model, X, **given).save(path)
+    else:
+        pages.write_report(path, folder.model, X, **given)
 
 
 def read_selection(folder):

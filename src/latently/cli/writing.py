@@ -18,8 +18,9 @@ from latently.cli.speaking import listed, one_line, shown
 from latently.core.sources import package
 
 MODEL, DESCRIPTION, SELECTION, REPORT = "model.latently", "description.json", "selection.csv", "report.html"
+EXPLORE = "explore.html"
 DATA = "data.csv"  # of the demo
-FILES = (MODEL, DESCRIPTION, SELECTION, REPORT, DATA)
+FILES = (MODEL, DESCRIPTION, SELECTION, REPORT, EXPLORE, DATA)
 
 
 @contextmanager

@@ -1,5 +1,5 @@
 """Self-contained HTML reports on fitted models."""
 
-from latently.report._page import Report, report, write_report
+from latently.report._page import Report, explore, report, write_report
 
-__all__ = ["Report", "report", "write_report"]
+__all__ = ["Report", "explore", "report", "write_report"]
