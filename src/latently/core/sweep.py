@@ -45,7 +45,8 @@ class Sweep(Protocol):
 class LocalSweep:
     """A sweep in this process over `chunks`: large blocks of rows in the user's units.
 
-    Without a `frame` the rows are passed to functions unchanged.
+    Without a `frame` the rows are passed to functions unchanged. If the arrays of the chunks are `fixed`, the
+    same with the same values in every pass, a small table enters the frame once.
     """
 
     def __init__(
@@ -56,17 +57,20 @@ class LocalSweep:
         floats_per_row: int,
         block_size: int | None = None,
         n_threads: int | None = None,
+        fixed: bool = False,
     ):
         self.chunks = chunks
         self.frame = frame
         self.floats_per_row = floats_per_row
         self.block_size = block_size
         self.n_threads = n_threads
+        self.fixed = fixed
+        self._known: tuple[Block, Block] | None = None  # a small table, and its rows that contribute
 
     def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
         def work(blocks: Iterator[Block]) -> Any:
-            informative = (block for block in (block.informative() for block in blocks) if len(block))
-            return _reduced(combine, (fn(*args, self._framed(block)) for block in informative))
+            contributing = (block for block in map(self._contributing, blocks) if len(block))
+            return _reduced(combine, (fn(*args, block) for block in contributing))
 
         n_threads = self._threads_for(args)
         parts = (part for chunk in self.chunks() for part in self._shared_out(chunk, work, n_threads))
@@ -77,7 +81,7 @@ class LocalSweep:
 
     def rows(self, fn: Callable[..., Array], *args: Any) -> Iterator[Array]:
         def work(blocks: Iterator[Block]) -> list[Array]:
-            return [fn(*args, self._framed(block)) for block in blocks]
+            return [fn(*args, self._framed(block.with_observed())) for block in blocks]
 
         n_threads = self._threads_for(args)
         for chunk in self.chunks():
@@ -91,18 +95,18 @@ class LocalSweep:
     def _shared_out(
         self, chunk: Block, work: Callable[[Iterator[Block]], Any], n_threads: int | None
     ) -> list[Any]:
-        if self.block_size is None and is_small(chunk.X, self.floats_per_row):
+        keep_freed_memory()
+        if self._is_small(chunk):
             with one_blas_thread(), exact_products(chunk.X):
-                return [work(iter([chunk.with_observed()]))]
+                return [work(iter([chunk]))]
         pieces = slices(len(chunk), block_rows(chunk.X, self.floats_per_row, self.block_size))
         n_threads = min(n_threads or threads_for(chunk.X), len(pieces))
         bounds = [len(pieces) * i // n_threads for i in range(n_threads + 1)]
         runs = [pieces[a:b] for a, b in pairwise(bounds)]
 
         def blocks(run: list[slice]) -> Iterator[Block]:
-            return (chunk[rows].with_observed() for rows in run)
+            return (chunk[rows] for rows in run)
 
-        keep_freed_memory()
         with one_blas_thread(), exact_products(chunk.X):
             if n_threads == 1:
                 return [work(blocks(pieces))]
@@ -111,6 +115,18 @@ class LocalSweep:
             ]  # threads inherit context of the caller, such as np.errstate
             with ThreadPoolExecutor(n_threads) as pool:
                 return list(pool.map(lambda c, run: c.run(work, blocks(run)), contexts, runs))
+
+    def _is_small(self, chunk: Block) -> bool:
+        return self.block_size is None and is_small(chunk.X, self.floats_per_row)
+
+    def _contributing(self, block: Block) -> Block:
+        """The rows of a block that contribute, in the frame."""
+        if self._known is not None and self._known[0].is_same(block):
+            return self._known[1]
+        contributing = self._framed(block.with_observed().informative())
+        if self.fixed and self._is_small(block) and block.state is None:
+            self._known = block, contributing
+        return contributing
 
     def _framed(self, block: Block) -> Block:
         return block if self.frame is None else self.frame.enter(block)
