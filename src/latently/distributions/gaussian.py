@@ -24,6 +24,7 @@ from latently.backend.linalg import (
     transpose,
 )
 from latently.backend.namespace import Array, Floats, double, eye, namespace, ones, zeros
+from latently.backend.packed import unpacked
 from latently.backend.placement import on_device
 from latently.core.block import Block, slices
 from latently.distributions import gaussian_missing
@@ -162,7 +163,11 @@ class FullGaussian(Family):
         if self.shared:
             sum_xx = X.T @ (resp.by_row[:, None] * X)
             return FullStats(resp.weight, resp.times(X), sum_xx[None, :, :])
-        D, K = X.shape[1], density.means.shape[0]
+        (n, D), K = X.shape, density.means.shape[0]
+        if resp.dense is not None and n * D * (D + 5) <= 2 * _AT_ONCE and wide.dtype == xp.float64:
+            products = block.once("columns and products", lambda: _with_products(X))
+            sums = resp.dense @ products.T  # one product for all, about the mean of the data
+            return FullStats(resp.weight, sums[:, :D], unpacked(sums[:, D:].T, D))
         # the last column of wide rows is one: products with it are the sums of r x, about the means
         centres = xp.concat([density.means, zeros((K, 1), density.means)], axis=1)
         centres = xp.astype(centres, wide.dtype, copy=False)
@@ -348,6 +353,13 @@ class FullGaussian(Family):
         unit = xp.sqrt(xp.where(self.floor > 0, self.floor, SMALLEST_VARIANCE))
         values = xp.linalg.eigvalsh(symmetric(params.covariances / (unit[:, None] * unit)))
         return xp.broadcast_to(values <= 1.0 + NEAR_FLOOR, params.means.shape)
+
+
+def _with_products(X: Array) -> Array:
+    """(D + D (D + 1) / 2, n): the features, then their products, packed."""
+    xp, columns = namespace(X), X.T
+    products = [columns[j:, :] * columns[j, :] for j in range(X.shape[1])]
+    return xp.concat([columns, *products])
 
 
 def _components_at_once(X: Array, K: int) -> int:
