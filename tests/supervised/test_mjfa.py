@@ -567,8 +567,8 @@ def test_rejection(data, fitted):
     X, y, X_new, _ = data
     model = pickle.loads(pickle.dumps(fitted))
     assert model.reject_below_ == -np.inf
-    assert model.calibrate_rejection(X_new, acceptance_rate=0.9) is model
-    assert model.accepts(X_new).sum() == 54
+    assert model.calibrate_rejection(X_new, acceptance=0.9) is model
+    assert model.accepts(X_new).sum() == 55  # of 60: the threshold is the sixth score, floor(61 / 10)
     far = 100.0 * np.ones((1, 6))
     assert model.predict(far).tolist() == [-1] and fitted.predict(far)[0] in (0, 1, 2)
     np.testing.assert_array_equal(model.predict_proba(far), fitted.predict_proba(far))
@@ -603,7 +603,7 @@ def test_saving_and_loading(labels, prior, data, tmp_path):
     X, y, X_new, _ = data
     X = X + 1e4  # where digits are dear
     model = MJFAClassifier(2, 2, class_prior=prior, **SHORT).fit(X, np.asarray(labels)[y])
-    model.calibrate_rejection(X_new + 1e4, acceptance_rate=0.8)
+    model.calibrate_rejection(X_new + 1e4, acceptance=0.8)
     model.save(tmp_path / "model")
     again = latently.load(tmp_path / "model")
     assert type(again) is MJFAClassifier
