@@ -632,8 +632,8 @@ BAD = {
     "prior sum": ({"class_prior": [0.5, 0.5, 0.5]}, "class_prior must .* sum to one"),
     "prior NaN": ({"class_prior": [0.5, np.nan, 0.5]}, "class_prior must hold finite numbers"),
     "prior text": ({"class_prior": "balanced"}, "class_prior must be an array of real numbers"),
-    "reject_below text": ({"reject_below": "low"}, "reject_below must be a log density"),
-    "reject_below NaN": ({"reject_below": np.nan}, "reject_below must be a log density"),
+    "reject_below text": ({"reject_below": "low"}, "reject_below must be a number"),
+    "reject_below NaN": ({"reject_below": np.nan}, "reject_below must be a number"),
     "loadings alone": ({"loadings_init": np.ones((5, 2))}, "loadings_init needs all other starting values"),
     "latent means alone": (
         {"latent_means_init": np.ones((3, 2, 2))},

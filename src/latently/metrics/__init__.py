@@ -8,6 +8,7 @@ from latently.metrics.agreement import (
     mean_sparsity_index,
     purity,
     signal_to_error_ratio,
+    von_neumann_divergence,
 )
 from latently.metrics.rejection import (
     RejectionReport,
@@ -28,4 +29,5 @@ __all__ = [
     "purity",
     "rejection_report",
     "signal_to_error_ratio",
+    "von_neumann_divergence",
 ]
