@@ -301,8 +301,8 @@ def _components_of_classes(facts, maker):
     if K == 1 or facts.groups is None:
         return packed(np.ones((C, K)))
     if facts.groups.noun == "component" and len(facts.groups.names) == K:
-        table = np.bincount(facts.classes.codes * K + facts.groups.codes, minlength=C * K)
-        return packed(table.reshape(C, K).astype(float))
+        both = np.bincount(facts.classes.codes * K + facts.groups.codes, minlength=C * K)
+        return packed(both.reshape(C, K).astype(float))
     if facts.is_classifier and K % len(facts.model.classes_) == 0:  # components of each class
         own = np.kron(np.eye(len(facts.model.classes_)), np.ones(K // len(facts.model.classes_)))
         table = np.ones((C, K))

@@ -90,7 +90,7 @@ def _gaussians(facts):
             weights, (loadings @ origin)[None], loadings[None], means - origin, spread, noise, origin
         )
     means = np.asarray(m.means_ if hasattr(m, "means_") else m.mean_).reshape(-1, D)
-    loadings = loadings.reshape(-1, D, q)
+    loadings = loadings[None] if loadings.ndim == 2 else loadings
     if len(means) != K or len(loadings) != K:
         return None
     return Gaussians(weights, means, loadings, np.zeros((K, q)), None, noise, np.zeros(q))
@@ -172,16 +172,16 @@ def _linear(weights, offset=None):
 
 def _part_layers(facts):
     """From the top layer of a factorisation down to the rows: f(s) A + b."""
-    found = []
+    found: list[tuple[str, dict[str, Any]]] = []
     for layer in reversed(facts._layers):
-        parts = getattr(layer, "components_", None)
+        parts: Any = getattr(layer, "components_", None)
         if parts is None or np.ndim(parts) != 2 or not hasattr(layer, "transform"):
             return None
         mapping = str(getattr(layer, "mapping", "identity"))
         if mapping not in ("identity", "tanh", "logistic", "ratio"):
             return None
         found += [] if mapping == "identity" else [(mapping, {})]
-        offset = getattr(layer, "offset_", getattr(layer, "mean_", None))
+        offset: Any = getattr(layer, "offset_", getattr(layer, "mean_", None))
         found.append(_linear(parts, offset if np.shape(offset) == (np.shape(parts)[1],) else None))
     return found
 
@@ -191,7 +191,8 @@ def _belief_layers(model):
     layers = getattr(model, "layers_", None) or [model]
     if not all(hasattr(layer, "intercept_visible_") for layer in layers):
         return None
-    found, n_above = [], None
+    found: list[tuple[str, dict[str, Any]]] = []
+    n_above = None
     for layer in reversed(list(layers)):
         weights, offset = np.asarray(layer.components_), np.asarray(layer.intercept_visible_)
         n_labels = int(getattr(layer, "label_units", 0) or 0)
@@ -208,7 +209,7 @@ _ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "Softplus": "softplus", "ELU": "
 
 def _torch_layers(model):
     """The decoder of a network, and what turns its output into a row."""
-    module = getattr(model, "module_", None)
+    module: Any = getattr(model, "module_", None)
     decoder = getattr(module, "decoder", None)
     if decoder is None or not hasattr(module, "expected"):
         return None

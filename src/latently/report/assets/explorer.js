@@ -219,6 +219,7 @@
     const { component: k, code, told } = codeOf(r), x = rowAt(r);
     return { component: k, code: Array.from(code), probabilities: told?.probabilities, logDensity: maker.hasDensity ? logDensity(x) : null, made: root.made(k, code) };
   };
+  root.kept = places;
   root.neighbours = (r) => neighbours(r, NEIGHBOURS);
   root.changes = (r) => changesOf(r);
 
