@@ -269,7 +269,7 @@ def test_the_explorer_fits_and_has_names(visit, tmp_path, width):
     page.evaluate("rows.pick(3)")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     for control in page.locator(
-        "#explorer input, #explorer select, #explorer button, #selection input"
+        "#explorer input, #explorer select, #explorer button, #chosen-rows input"
     ).all():
         named = control.evaluate(
             "(c) => c.labels?.[0]?.textContent || c.textContent || c.getAttribute('aria-label')"

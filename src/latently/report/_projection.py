@@ -150,7 +150,7 @@ def selected_rows():
             aria_label="Selected rows",
             hidden=True,
         ),
-        id="selection",
+        id="chosen-rows",
     )
 
 

@@ -4,7 +4,7 @@
   if (!rows) return;
   const { n, groups, features, moments, number } = rows;
   const find = (id) => document.getElementById(id);
-  const panel = find("selection");
+  const panel = find("chosen-rows");
   if (!panel) return;
   const MOST_LISTED = 50, MOST_TRAITS = 6, FAINT = 0.3;
   const told = find("selected-told"), traits = find("selected-traits"), list = find("selected-rows");
