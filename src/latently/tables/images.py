@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from latently.cli.speaking import shown
+from latently.core.words import shown
 from latently.core.sources import Table, package, pixel_names, rows_in_frame
 
 _MOST_PIXELS = 1 << 20
