@@ -442,3 +442,12 @@ def test_sources_are_shown_beside_their_map(layer):
     np.testing.assert_allclose(f, np.tanh(s))
     assert s[0] == pytest.approx(layer.activations_.min())
     display.plot()
+
+
+def test_signs_have_the_colours_of_reports():
+    from latently.plots.loadings import SIGNED
+    from latently.report._images import sprite
+
+    for value in (-1.0, 1.0):
+        drawn = sprite([[value, -value]], (1, 2), n_columns=1, limits=None)[0, 0, :3] / 255
+        assert np.allclose(SIGNED((value + 1) / 2)[:3], drawn, atol=0.01)

@@ -209,7 +209,7 @@ def test_hovering_tells_of_a_row(visit, wine_page):
     tip = page.locator("#tip")
     assert tip.is_visible()
     text = tip.inner_text()
-    assert text.startswith(f"row {i}\n") and f"component {components[i]} (" in text
+    assert text.startswith(f"row {i + 1}\n") and f"component {components[i]} (" in text
     assert wine()[1][i] in text and "log density" in text
     page.mouse.move(5, 5)
     assert not tip.is_visible()
@@ -224,7 +224,7 @@ def test_every_row_can_be_found(visit, wine_page):
         page.mouse.move(*place)
         names.append(page.locator("#frame").get_attribute("data-row"))
     near = [np.flatnonzero(np.linalg.norm(where - place, axis=1) < 1.5) for place in where[:40]]
-    assert all(int(name.removeprefix("row ")) in rows for name, rows in zip(names, near, strict=True))
+    assert all(int(name.removeprefix("row ")) - 1 in rows for name, rows in zip(names, near, strict=True))
 
 
 def test_a_component_can_be_seen_alone(visit, wine_page):
@@ -265,8 +265,8 @@ def test_colours_follow_the_menu(visit, wine_page):
 def test_axes_follow_the_menus(visit, wine_page):
     page = visit(wine_page)
     first = painted(page)
-    page.select_option("#across", label="principal axis 0")
-    page.select_option("#up", label="principal axis 1")
+    page.select_option("#across", label="principal axis 1")
+    page.select_option("#up", label="principal axis 2")
     assert painted(page) != first
 
 
@@ -414,6 +414,6 @@ def test_fifty_thousand_points_are_drawn_and_found(visit, folder):
     where, _ = places(page)
     i = int(np.argmax(np.abs(where - where.mean(axis=0)).sum(axis=1)))  # at the rim, where few are
     page.mouse.move(*where[i])
-    assert page.locator("#frame").get_attribute("data-row") == f"row {i}"
+    assert page.locator("#frame").get_attribute("data-row") == f"row {i + 1}"
     page.get_by_role("button", name="component 2").click()
     assert page.locator("#told").inner_text().endswith("of 50000 rows.")

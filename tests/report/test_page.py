@@ -527,3 +527,56 @@ def test_values_are_shown_in_the_units_that_readers_know():
 def test_units_must_be_offsets_and_positive_scales(units):
     with pytest.raises(ValueError, match="units"):
         wine_report(units=units)
+
+
+# -- one numbering, one unit, one threshold -----------------------------------------------------------------
+
+
+def test_rows_have_the_numbers_of_the_file():
+    X, _, _ = wine()
+    model = mcfa()
+    least = int(np.argmin(model.score_samples(X)))
+    assert f"row {least + 1}" in Reader(report(model, X).html).text("th")
+    numbers = 1000 - 3 * np.arange(len(X))
+    some = Reader(report(model, X, row_numbers=numbers, n_rows=5000).html)
+    assert f"row {numbers[least]}" in some.text("th") and "178 of 5\u202f000" in some.text("dd")
+
+
+def test_log_densities_are_in_the_units_of_the_file():
+    X, _, _ = wine()
+    offset, scale = X.mean(axis=0), np.linspace(0.5, 20.0, X.shape[1])
+    rows = X * scale + offset
+    raw = GaussianMixture(2, random_state=0, prior=None).fit(rows)
+    inner = GaussianMixture.from_parameters(
+        weights=raw.weights_,
+        means=(raw.means_ - offset) / scale,
+        covariances=raw.covariances_ / np.outer(scale, scale),
+    )
+    rows[3, 4] = X[3, 4] = np.nan
+    own = Facts(inner, (rows - offset) / scale, units=(offset, scale))
+    np.testing.assert_allclose(own.scores, raw.score_samples(rows), rtol=1e-9)
+    np.testing.assert_allclose(own.unusual.threshold, Facts(raw, rows).unusual.threshold, atol=0.5)
+
+
+def test_a_given_threshold_decides():
+    X, _, _ = wine()
+    scores = mcfa().score_samples(X)
+    middle = float(np.median(scores))
+    facts = Facts(mcfa(), X, threshold=middle)
+    assert facts.unusual.n_below == 89 and facts.unusual.threshold == middle
+    assert "89 of 178 rows" in Reader(report(mcfa(), X, threshold=middle).html).text("p")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"row_numbers": [1, 2]}, "row_numbers"),
+        ({"row_numbers": np.zeros(178, dtype=int)}, "row_numbers"),
+        ({"row_numbers": np.arange(1, 179) / 2}, "row_numbers"),
+        ({"n_rows": 3}, "n_rows"),
+        ({"threshold": np.nan}, "threshold"),
+    ],
+)
+def test_wrong_numbers_are_named(given, message):
+    with pytest.raises(ValueError, match=message):
+        wine_report(**given)

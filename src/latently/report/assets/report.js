@@ -86,7 +86,7 @@
     if (size >= 1e9 || (size > 0 && size < 1e-3)) return v.toExponential(1).replace("-", "−");
     return String(+v.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 3)).replace("-", "−");
   };
-  const rowName = (i) => (data.names ? data.names[i] : `row ${rows ? rows[i] : i}`);
+  const rowName = (i) => (data.names ? data.names[i] : `row ${rows ? rows[i] : i + 1}`);
 
   /* -- state -- */
   let across = axes[data.first[0]], up = axes[data.first[1]];
