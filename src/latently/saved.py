@@ -9,6 +9,8 @@ from latently.core import io
 from latently.core.io import ModelFileError
 from latently.estimators import saving
 
+# Models of tables, which are no estimators of arrays.
+_OF_TABLES = {"TableModel": "latently.tables"}
 # Which class a file may name, and where it lives. A file never decides what is imported.
 KNOWN_CLASSES = {
     "GaussianMixture": "latently.mixture",
@@ -37,7 +39,6 @@ KNOWN_CLASSES = {
     "SourceDensity": "latently.generate",
     "CodebookGenerator": "latently.generate",
     "Imputer": "latently.selection",
-    "TableModel": "latently.tables",
 }
 
 
@@ -100,8 +101,8 @@ def _table_model(folder):
     model = load(folder / MODEL)
     if type(model).__name__ != "TableModel":
         raise ModelFileError(
-            f"{str(folder / MODEL)!r} holds a {type(model).__name__} without the preparation of its table, as earlier "
-            "versions of latently wrote it; fit it again"
+            f"{str(folder / MODEL)!r} holds a {type(model).__name__} without the preparation of its table, "
+            "as earlier versions of latently wrote it; fit it again"
         )
     path = folder / DESCRIPTION
     try:
@@ -118,8 +119,8 @@ def _table_model(folder):
 def _class_named(name):
     if not _is_known(name):
         raise ValueError(f"this version of latently has no {name!r}")
-    return getattr(importlib.import_module(KNOWN_CLASSES[name]), name)
+    return getattr(importlib.import_module({**KNOWN_CLASSES, **_OF_TABLES}[name]), name)
 
 
 def _is_known(name):
-    return isinstance(name, str) and name in KNOWN_CLASSES
+    return isinstance(name, str) and (name in KNOWN_CLASSES or name in _OF_TABLES)

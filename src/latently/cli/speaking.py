@@ -16,6 +16,7 @@ from latently.core.words import counted, listed, one_line, shown
 
 __all__ = ["Voice", "as_json", "counted", "listed", "one_line", "shown"]
 
+
 def as_json(facts):
     """One line of JSON, with null for infinities, which JSON does not have."""
     return json.dumps(_plain(facts), ensure_ascii=True, allow_nan=False)

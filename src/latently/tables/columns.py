@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from latently.core.words import counted, listed, shown
 from latently.estimators.messages import warn_user
 from latently.tables import suspicion
-from latently.core.words import counted, listed, shown
 
 _LARGEST_VALUE = 1e150  # of a cell; squares of larger values overflow
 _MOSTLY_TEXT = 0.2  # share of different texts beyond which a column with many numbers is one of texts
@@ -39,7 +39,9 @@ class Chosen:
 
     places: list[int]
     left_out: list[tuple[str, str]]  # name and reason
-    sentinels: dict[int, dict[float, int]] = field(default_factory=dict)  # by place: values, with their counts
+    sentinels: dict[int, dict[float, int]] = field(
+        default_factory=dict
+    )  # by place: values, with their counts
     rows: dict[int, str] = field(default_factory=dict)  # left out, by number from 0: what they are
 
 
@@ -64,7 +66,9 @@ def chosen_columns(found, table, choice):
         if reason is None:
             chosen.places.append(place)
         elif wanted:
-            raise ValueError(f"the column {shown(name)} cannot be used: it {reason}{_cure(found, place, choice)}")
+            raise ValueError(
+                f"the column {shown(name)} cannot be used: it {reason}{_cure(found, place, choice)}"
+            )
         else:
             chosen.left_out.append((name, f"it {reason}"))
     if table.image_shape is None:
@@ -213,7 +217,9 @@ def _tell_columns(found, chosen, choice):
         warn_user(f"column {shown(name)} is left out: {reason}{cure}")
     if len(reasons) > _MOST_TOLD:
         more = listed([name for name, _ in reasons[_MOST_TOLD:]], 20)
-        warn_user(f"{len(reasons) - _MOST_TOLD} more columns are left out: {more}; the description has the reasons")
+        warn_user(
+            f"{len(reasons) - _MOST_TOLD} more columns are left out: {more}; the description has the reasons"
+        )
 
 
 def _tell_rows(chosen, choice):
@@ -245,8 +251,9 @@ def _tell_bad_cells(found, chosen, choice):
         n = int(found.n_text[place] + found.n_infinite[place])
         examples = listed([*texts, *(["inf"] if found.n_infinite[place] else [])], 3)
         warn_user(
-            f"column {shown(found.columns[place])}: {counted(n, 'cell')} that cannot be used as a number taken for "
-            f"missing ({examples}); {choice.option('without', found.columns[place])} leaves the column out"
+            f"column {shown(found.columns[place])}: {counted(n, 'cell')} that cannot be used as a number "
+            f"taken for missing ({examples}); "
+            f"{choice.option('without', found.columns[place])} leaves the column out"
         )
     if len(bad) > _MOST_TOLD:
         n = int(np.sum(found.n_text[bad[_MOST_TOLD:]] + found.n_infinite[bad[_MOST_TOLD:]]))

@@ -9,13 +9,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from latently.estimators import notebook
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.randomness import as_generator
 from latently.estimators.saving import save
 from latently.tables import answers
 from latently.tables.columns import Choice
 from latently.tables.preparation import preparation_of, quantiles
-from latently.tables.preparing import collected, later_rows, recorded, surveyed, takes_binary
+from latently.tables.preparing import check_enough, collected, later_rows, recorded, surveyed, takes_binary
 from latently.tables.reading import like_input, table_of
 
 
@@ -23,8 +24,8 @@ class TableModel(BaseEstimator):
     """A density model of a table, with everything that leads from the table to its numbers.
 
     It takes tables as they are, finds the columns it can use and tells which it leaves out, standardises
-    them, and answers in the units, names and labels of the table. `latently.load` returns it for a folder that
-    the command line wrote.
+    them, and answers in the units, names and labels of the table. `latently.load` returns it for a folder
+    that the command line wrote.
 
     A table is a data frame of pandas or polars, an Arrow table, an array, or the path of a file.
 
@@ -113,10 +114,11 @@ class TableModel(BaseEstimator):
         missing = tuple(self.missing or ())
         with unchanged_on_failure(self):
             known = surveyed(table_of(table), choice, missing=missing, label=self.label)
-            record = recorded(known, name, missing=missing, standardise=self.standardise)
+            record = recorded(known, name, missing=missing, as_is=choice.as_is, standardise=self.standardise)
             rows = collected(known, record)
             X, labels = _labelled(self.estimator, rows, y)
             estimator = clone(self.estimator)
+            check_enough(estimator, len(X))
             estimator.fit(X) if labels is None else estimator.fit(X, labels)
             self._set_fitted(estimator, _with_densities(record, estimator, [rows.X]))
         return self
@@ -124,8 +126,13 @@ class TableModel(BaseEstimator):
     @classmethod
     def of_fitted(cls, estimator, preparation):
         """The model of an estimator that was fitted to rows prepared in this way."""
-        model = cls(clone(estimator), label=preparation.label, missing=preparation.missing or None)
-        model.standardise = preparation.standardised
+        model = cls(
+            clone(estimator),
+            label=preparation.label,
+            missing=preparation.missing or None,
+            as_is=preparation.as_is or None,
+            standardise=preparation.standardised,
+        )
         model._set_fitted(estimator, preparation)
         return model
 
@@ -163,7 +170,7 @@ class TableModel(BaseEstimator):
         return self._answer(answers.log_densities, table)
 
     def score(self, table, y=None):
-        """Mean log density of the rows; of classifiers with y, the share of rows that are classified right."""
+        """Mean log density of the rows; of classifiers with y, the share of rows they classify right."""
         if y is not None and hasattr(self.estimator_, "classes_"):
             return float(np.mean(self.predict(table).astype(str) == np.asarray(y).astype(str)))
         return float(np.mean(self.score_samples(table)))
@@ -199,8 +206,8 @@ class TableModel(BaseEstimator):
         answers.needs(estimator, "impute", "impute missing cells")
         if (return_std or n_draws is not None) and not answers.draws_rows(estimator):
             raise ValueError(
-                f"a {type(estimator).__name__} imputes expectations only; return_std and n_draws need a mixture, "
-                "such as MFA"
+                f"a {type(estimator).__name__} imputes expectations only; return_std and n_draws need a "
+                "mixture, such as MFA"
             )
         later, rng = self._later(table), as_generator(random_state)
         parts: list[list] = []
@@ -250,6 +257,8 @@ class TableModel(BaseEstimator):
     # -- files --------------------------------------------------------------------------------------
 
     save = save
+    _repr_html_inner = notebook.html
+    _repr_mimebundle_ = notebook.mimebundle
 
     def _fitted_arrays(self):
         check_is_fitted(self, "estimator_")
@@ -302,4 +311,3 @@ def _with_densities(record, estimator, chunks):
         return record
     scores = [np.asarray(estimator.score_samples(X), dtype=np.float64) - record.log_volume(X) for X in chunks]
     return replace(record, densities=quantiles(np.concatenate(scores)))
-

@@ -37,6 +37,7 @@ class Preparation:
     label: str | None
     labels: list[str]
     missing: list[str]
+    as_is: list[str]  # columns that the user trusts
     image_shape: list[int] | None
     seed: int
     densities: list[float]  # quantiles of log densities of the training rows, in the user's units, if any
@@ -91,7 +92,9 @@ def check_description(text, record):
     wrong = [
         name
         for name in {**expected, **content}
-        if name not in content or name not in expected or json.dumps(content[name]) != json.dumps(expected[name])
+        if name not in content
+        or name not in expected
+        or json.dumps(content[name]) != json.dumps(expected[name])
     ]
     if wrong:
         raise ValueError(f"it is not that of the model beside it: {listed(wrong)} was changed")
@@ -160,6 +163,7 @@ _CHECKS = {
     "label": _or_none(_text),
     "labels": _different_texts,
     "missing": _all(_text),
+    "as_is": _all(_text),
     "image_shape": _or_none(lambda value: _all(_count)(value) and 2 <= len(value) <= 3),
     "seed": _count,
     "densities": _all(_number),
@@ -178,5 +182,3 @@ def _check_together(record):
         raise ValueError("image_shape does not match the number of columns")
     if len(record.densities) not in (0, len(PROBABILITIES)) or np.any(np.diff(record.densities) < 0):
         raise ValueError("densities are not ascending quantiles")
-
-

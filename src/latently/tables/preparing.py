@@ -61,7 +61,12 @@ def surveyed(table, choice=None, *, missing=(), label=None, limit=np.inf):
     if chosen.rows or chosen.sentinels:  # sums again, without them
         values = {place: list(told) for place, told in chosen.sentinels.items()}
         found = survey(
-            table, missing=missing, label=label, limit=limit, left_out_rows=tuple(chosen.rows), sentinels=values
+            table,
+            missing=missing,
+            label=label,
+            limit=limit,
+            left_out_rows=tuple(chosen.rows),
+            sentinels=values,
         )
     chosen = without_suspects(found, table, chosen, choice)
     tell(found, chosen, choice)
@@ -69,7 +74,7 @@ def surveyed(table, choice=None, *, missing=(), label=None, limit=np.inf):
     return Surveyed(table, found, chosen.places, chosen.left_out, sentinels)
 
 
-def recorded(known, class_name, *, model="", missing=(), standardise=None, seed=0):
+def recorded(known, class_name, *, model="", missing=(), as_is=(), standardise=None, seed=0):
     """The record of the preparation for a model of this class."""
     table, found, places = known.table, known.found, known.places
     if standardise is None:  # pixels already share one unit
@@ -97,6 +102,7 @@ def recorded(known, class_name, *, model="", missing=(), standardise=None, seed=
         label=found.label,
         labels=sorted(found.labels),
         missing=[text.strip().lower() for text in missing],
+        as_is=list(as_is),
         image_shape=list(table.image_shape) if whole_image else None,
         seed=seed,
         densities=[],
@@ -136,6 +142,23 @@ def collected(known, record, *, scratch=None, in_memory=False):
     return Rows(str(path), found.n_rows, codes, labels)
 
 
+def check_enough(estimator, n_rows):
+    """Raise an error, or warn, if components of a mixture would describe a few rows each."""
+    K = estimator.get_params(deep=False).get("n_components")
+    if not isinstance(K, int) or K < 2 or not hasattr(estimator, "predict_proba"):
+        return
+    if n_rows < 2 * K:
+        raise ValueError(
+            f"n_components={K} needs at least {2 * K} rows, but there are {n_rows}; "
+            "with fewer, components would be single rows"
+        )
+    if n_rows < 5 * K:
+        warn_user(
+            f"there are only {n_rows} rows for {K} components, so they may describe chance; "
+            "use fewer components"
+        )
+
+
 def _finite(values):
     """The numbers, with infinities as missing entries."""
     return np.where(np.isinf(values), np.nan, values)
@@ -166,7 +189,7 @@ class Later:
         return {"separator": dialect.separator, "decimal": dialect.decimal}
 
     def frames(self, texts=()):
-        """Frames, their numbers in the model's columns in the user's units, and the number of their first row.
+        """Frames, their numbers in the model's columns in the user's units, and the place of their first row.
 
         Columns in `texts` are kept as text; all columns if it is None. At the end, cells that could not be
         used are told.
@@ -180,8 +203,8 @@ class Later:
             raise ValueError(f"{self.table.name} has no rows")
         for name, (n, example) in bad.items():
             warn_user(
-                f"column {shown(name)}: {counted(n, 'cell')} that cannot be used as a number taken for missing, "
-                f"such as {example}"
+                f"column {shown(name)}: {counted(n, 'cell')} that cannot be used as a number taken for "
+                f"missing, such as {example}"
             )
 
     def _numbers(self, frame, bad):
@@ -195,8 +218,9 @@ class Later:
             if n_text[place] + n_infinite[place] > n_numbers[place]:
                 kind = "text" if n_text[place] else "infinite values"
                 raise ValueError(
-                    f"the column {shown(self.names[place])} holds {kind} such as {example}, but the model was fitted "
-                    f"to numbers; if it marks a missing cell, give --missing {example} (in Python missing=[{example}])"
+                    f"the column {shown(self.names[place])} holds {kind} such as {example}, but the "
+                    f"model was fitted to numbers; if it marks a missing cell, give --missing {example} "
+                    f"(in Python missing=[{example}])"
                 )
             before = bad.setdefault(self.names[place], [0, example])
             before[0] += int(wrong.sum())

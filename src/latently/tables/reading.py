@@ -75,8 +75,9 @@ def as_frame(data: Any) -> Any:
     rows = np.asarray(data)
     if rows.ndim != 2 or rows.dtype.kind not in "biuf":
         raise TypeError(
-            "a table is needed: a data frame, an Arrow table, a 2-D array of numbers or the path of a file, not "
-            f"{type(data).__name__}" + (f" of shape {rows.shape} and type {rows.dtype}" if rows.ndim else "")
+            "a table is needed: a data frame, an Arrow table, a 2-D array of numbers or the path of a file, "
+            f"not {type(data).__name__}"
+            + (f" of shape {rows.shape} and type {rows.dtype}" if rows.ndim else "")
         )
     return pandas.DataFrame(rows, columns=[f"column_{j}" for j in range(1, rows.shape[1] + 1)])
 
@@ -87,7 +88,11 @@ def like_input(frame: Any, data: Any) -> Any:
     if kind in ("polars", "pyarrow"):
         module = package(kind, "parquet", "Arrow tables")
         frame = frame.reset_index(drop=True)
-        return module.from_pandas(frame) if kind == "polars" else module.Table.from_pandas(frame, preserve_index=False)
+        return (
+            module.from_pandas(frame)
+            if kind == "polars"
+            else module.Table.from_pandas(frame, preserve_index=False)
+        )
     if isinstance(data, np.ndarray):
         return frame.to_numpy()
     return frame

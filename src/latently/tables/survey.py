@@ -69,7 +69,7 @@ class Survey:
         self._sample: list = []
 
     def add(self, frame, start, limit):
-        """Add the rows from number `start` on; numbers are kept as long as they take at most `limit` bytes."""
+        """Add the rows from number `start` on; numbers are kept while they take at most `limit` bytes."""
         if self.left_out_rows:
             frame = frame[kept_rows(start, len(frame), self.left_out_rows)]
         if len(frame) == 0:
@@ -125,7 +125,10 @@ class Survey:
             self.n_seen = total
             self._add_steps(values)
         low, high = np.where(finite, values, np.inf), np.where(finite, values, -np.inf)
-        self.least, self.most = np.minimum(self.least, low.min(axis=0)), np.maximum(self.most, high.max(axis=0))
+        self.least, self.most = (
+            np.minimum(self.least, low.min(axis=0)),
+            np.maximum(self.most, high.max(axis=0)),
+        )
         ordinary = finite
         for found, sentinel in zip(self.n_sentinels, SENTINELS, strict=True):
             if not ((self.least <= sentinel) & (sentinel <= self.most)).any():

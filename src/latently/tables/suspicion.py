@@ -19,11 +19,26 @@ _ALIKE = 1e-6  # relative difference of a sum from the row that shows it
 _IDENTITY = {"id", "ids", "uid", "uuid", "guid"}
 _NUMBERING = {"idx", "index", "key", "rownum", "rowid", "recno", "record", "serial", "unnamed"}
 _POSTAL = {"zip", "zipcode", "postcode", "postal", "plz", "postleitzahl", "fips", "pincode", "zcta"}
-_NAMING = {"phone", "telephone", "mobile", "fax", "iban", "isbn", "issn", "ean", "gtin", "upc", "barcode", "ssn"}
+_NAMING = {
+    "phone",
+    "telephone",
+    "mobile",
+    "fax",
+    "iban",
+    "isbn",
+    "issn",
+    "ean",
+    "gtin",
+    "upc",
+    "barcode",
+    "ssn",
+}
 _TIME = {"time", "timestamp", "ts", "date", "datetime", "epoch", "unixtime", "unix", "created", "updated"}
 _TIME |= {"modified", "at", "utc", "when", "zeit", "datum", "dt", "day"}
 _BINARY = ({0.0, 1.0}, {-1.0, 1.0}, {1.0, 2.0})
-_TOTAL = re.compile(r"(grand |sub|over ?all )?(total|sum)s?|(grand |sub)?total.{0,20}|gesamt(summe)?|summe", re.I)
+_TOTAL = re.compile(
+    r"(grand |sub|over ?all )?(total|sum)s?|(grand |sub)?total.{0,20}|gesamt(summe)?|summe", re.I
+)
 _AVERAGE = re.compile(r"(over ?all |grand )?(average|mean|avg\.?)|mittelwert|durchschnitt", re.I)
 
 
@@ -92,13 +107,18 @@ def point_in_time(found, place):
     named = bool(words_of(found.columns[place]) & _TIME)
     if not np.isfinite(least) or (found.n_seen[place] < ENOUGH_TO_COUNT and not named):
         return None
-    if found.whole[place] and 19000101 <= least and most <= 21001231 and _are_dates(found.sample(place)):
+    if found.whole[place] and least >= 19000101 and most <= 21001231 and _are_dates(found.sample(place)):
         return f"it holds dates written as yyyymmdd, {least:.0f} to {most:.0f}"
-    if found.whole[place] and named and 190001 <= least and most <= 210012:
+    if found.whole[place] and named and least >= 190001 and most <= 210012:
         months = found.sample(place) % 100
         if months.min() >= 1 and months.max() <= 12:
             return f"it holds months written as yyyymm, {least:.0f} to {most:.0f}"
-    for unit, per_second in (("seconds", 1), ("milliseconds", 10**3), ("microseconds", 10**6), ("nanoseconds", 10**9)):
+    for unit, per_second in (
+        ("seconds", 1),
+        ("milliseconds", 10**3),
+        ("microseconds", 10**6),
+        ("nanoseconds", 10**9),
+    ):
         first, last = least / per_second, most / per_second
         # named columns from 1980 on; others only if they are integers of this century
         early = 3.2e8 if named else 9.46e8
@@ -181,24 +201,30 @@ def summary_rows(found, places):
 
 def _summary(found, row, below, places):
     """What a row is of all rows above `below`: "sum", "mean" or nothing."""
-    number, values, texts = row
+    _, values, texts = row
     n = found.n_seen.astype(float)
     total = found.mean * n
     for _, others, _ in below:
         seen = np.isfinite(others)
         total, n = total - np.where(seen, others, 0.0), n - seen
     words = [text.strip(" :*") for text in texts.values()]
-    named = "sum" if any(map(_TOTAL.fullmatch, words)) else "mean" if any(map(_AVERAGE.fullmatch, words)) else ""
+    named = (
+        "sum" if any(map(_TOTAL.fullmatch, words)) else "mean" if any(map(_AVERAGE.fullmatch, words)) else ""
+    )
     used = [
         place
         for place in places
-        if np.isfinite(values[place]) and n[place] >= 3 and total[place] != 0
+        if np.isfinite(values[place])
+        and n[place] >= 3
+        and total[place] != 0
         and found.least[place] < found.most[place]
     ]
     if not used or len(used) < (1 if named else 2):
         return None
     for kind, expected in (("sum", total[used]), ("mean", total[used] / n[used])):
-        scale = np.abs(expected) + np.abs(found.squares[used] / np.maximum(found.n_seen[used], 1)) ** 0.5 * 1e-3
+        scale = (
+            np.abs(expected) + np.abs(found.squares[used] / np.maximum(found.n_seen[used], 1)) ** 0.5 * 1e-3
+        )
         alike = np.abs(values[used] - expected) <= _ALIKE * scale
         if kind == "mean":  # means are often rounded
             alike = np.abs(values[used] - expected) <= 1e-2 * np.abs(expected) if named else alike

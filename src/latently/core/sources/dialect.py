@@ -76,7 +76,9 @@ def dialect_of(
     decimal = decimal or _decimal_of(rows[header:], separator)
     columns = tuple(unique(names, name))
     padded = tuple(
-        column for column, cells in zip(columns, zip(*_even(rows[header:]), strict=False), strict=False) if _padded(cells)
+        column
+        for column, cells in zip(columns, zip(*_even(rows[header:]), strict=False), strict=False)
+        if _padded(cells)
     )
     return Dialect(encoding, separator, decimal, header, columns, padded, row_names)
 
