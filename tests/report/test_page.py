@@ -22,6 +22,8 @@ from latently.report._facts import Facts
 from latently.report._grid import grid_of
 from latently.report._images import data_uri, sprite
 from latently.report._markup import Markup, element, script_data, source_hash
+from latently.report._page import _asset
+from latently.report._still import COLOURS, painted
 from latently.selection import select
 from tests.report.cases import MODELS, NASTY, Reader, counts, digits, fitted, mcfa, search, wine
 
@@ -54,17 +56,22 @@ def test_page_has_every_section(page):
     ]
 
 
+def links_of(page):
+    return [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+
+
 def test_links_and_descriptions_lead_somewhere(page):
     identifiers = page.all("id")
     assert len(identifiers) == len(set(identifiers))
     named = [name for attribute in ("aria-labelledby", "aria-describedby") for name in page.all(attribute)]
-    wanted = {word for names in named for word in names.split()} | {href[1:] for href in page.all("href")}
+    wanted = {word for names in named for word in names.split()} | {href[1:] for href in links_of(page)}
     assert wanted and wanted <= set(identifiers)
 
 
 def test_nothing_is_fetched_and_nothing_runs_that_is_not_in_the_file(page):
-    assert all(href.startswith("#") for href in page.all("href"))
-    assert all(source.startswith("data:image/png;base64,") for source in page.all("src"))
+    assert all(href.startswith("#") for href in links_of(page))
+    pictures = page.all("src") + [a["href"] for tag, a in page.elements if tag == "image"]
+    assert all(source.startswith("data:image/png;base64,") for source in pictures)
     assert {tag for tag, _ in page.elements}.isdisjoint({"link", "iframe", "object", "embed", "base", "form"})
     for _, attributes in page.elements:  # the policy of the page would block both
         assert "style" not in attributes and not any(name.startswith("on") for name in attributes)
@@ -489,6 +496,24 @@ def test_signed_images_are_white_at_zero():
     pixels = sprite([[0.0, 1.0, -1.0, 0.5]], (2, 2), n_columns=1, limits=None)
     assert pixels[0, 0].tolist() == [255, 255, 255, 255]
     assert pixels[0, 1, 2] > pixels[0, 1, 0] and pixels[1, 0, 0] > pixels[1, 0, 2]  # blue, then orange
+
+
+def test_the_still_picture_has_the_points_where_they_belong():
+    x, y = np.array([0.1, 0.5, 0.9]), np.array([0.2, 0.5, 0.8])
+    pixels = painted(x, y, np.array([0, 1, 2]), (200, 400))
+    for k, place in enumerate(zip(x, y, strict=True)):
+        r, g, b, alpha = pixels[int((1 - place[1]) * 200), int(place[0] * 400)]
+        assert alpha > 200 and np.abs(np.array([r, g, b], dtype=int) - _rgb(COLOURS[k])).max() <= 8
+    assert np.count_nonzero(pixels[..., 3]) < 0.02 * 200 * 400
+
+
+def test_the_still_picture_has_the_colours_of_the_page():
+    css = re.findall(r"--c(\d): light-dark\((#\w+),", _asset("report.css"))
+    assert [colour for _, colour in css] == COLOURS
+
+
+def _rgb(colour):
+    return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
 
 
 def test_images_are_shown_for_rows_that_are_images():

@@ -513,7 +513,7 @@ def checked_total(n_rows, numbers):
 
 
 def checked_threshold(threshold):
-    if threshold is not None and (not isinstance(threshold, Real) or not np.isfinite(threshold)):
+    if threshold is not None and (not isinstance(threshold, Real) or not np.isfinite(float(threshold))):
         raise ValueError(f"threshold must be a finite log density, not {threshold!r}")
     return None if threshold is None else float(threshold)
 

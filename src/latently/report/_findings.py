@@ -23,6 +23,7 @@ from latently.report._parts import (
     table,
 )
 from latently.report._points import axes_of, points
+from latently.report._still import still
 
 _MOST_COMPONENTS = 6  # components whose loadings are shown
 _MOST_UNUSUAL = 12
@@ -59,7 +60,7 @@ def scatter(facts):
         text += (
             f"Of {count(facts.n_rows)} rows {count(len(rows))} are drawn, including the most unusual ones. "
         )
-    needs = "The plot needs a browser with JavaScript; the table below lists the positions of the groups."
+    needs = "Without JavaScript, the picture stands still."
     hint = "Click a group to isolate it. Drag to pan; Ctrl and the mouse wheel, or + and −, to zoom."
     body = [
         element("p", text),
@@ -71,6 +72,7 @@ def scatter(facts):
             element("div", id="scale", hidden=True),
             element("div", id="legend", role="group", aria_label="Show one group only"),
             element("p", id="told", role="status", aria_live="polite"),
+            still(facts, rows, [axes[i] for i in first]),
             element("figcaption", hint),
             id="scatter-figure",
         ),

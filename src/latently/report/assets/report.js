@@ -61,7 +61,6 @@
 
   const n = data.count;
   const LEFT = 58, BOTTOM = 44, TOP = 12, RIGHT = 12;
-  const PRINTED = "640px"; // what fits on paper
   const NEAR = 14; // pixels within which a point is found
   const MOST_LISTED = 100; // groups in the legend, the largest
   const CELLS = 96; // of the index, along each axis
@@ -620,15 +619,8 @@
     readTheme();
     relist();
     repaint();
-    draw(); // now, since printing does not wait for the next frame
   };
   document.addEventListener("themechange", restyle);
-  const widen = (width) => {
-    plot.style.width = width;
-    draw();
-  };
-  window.addEventListener("beforeprint", () => widen(PRINTED));
-  window.addEventListener("afterprint", () => widen(""));
   new ResizeObserver(later).observe(plot);
   painter.places(across.codes, up.codes);
   readTheme();
