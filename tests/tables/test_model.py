@@ -112,6 +112,20 @@ def test_impute_keeps_types_and_other_columns(fitted):  # noqa: F811
     pd.testing.assert_frame_equal(first, second)
 
 
+def test_rows_are_accepted_as_the_command_line_does(latently, fitted):  # noqa: F811
+    folder, data = fitted
+    model = library.load(folder)
+    for rate in (0.9, 0.99):
+        novel = pd.read_csv(io.StringIO(latently("score", folder, data, "--accept", rate).out))["novel"]
+        np.testing.assert_array_equal(model.accepts(data, rate), ~novel)
+    np.testing.assert_array_equal(model.accepts(data), model.accepts(data, 0.99))
+    rows = model.preparation_.to_frame(pd.read_csv(data).to_numpy())
+    model.estimator_.calibrate_rejection(rows + 0.1, acceptance=0.5)
+    np.testing.assert_array_equal(model.accepts(data), model.estimator_.accepts(rows))
+    with pytest.raises(ValueError, match="acceptance"):
+        model.accepts(data, 2)
+
+
 def test_reconstructions_are_in_the_units_of_the_table():
     table, _ = make_table()
     model = TableModel(MFA(2, 3, random_state=0)).fit(table)

@@ -25,6 +25,11 @@ def log_densities(estimator, record, values):
     return scores - record.log_volume(values)
 
 
+def accepted(estimator, record, values):
+    """(n,) whether the estimator, whose rejection was calibrated, accepts each row."""
+    return np.asarray(estimator.accepts(record.to_frame(values)))
+
+
 def predicted(estimator, record, values):
     """(n,) component or class of each row."""
     needs(estimator, "predict", "predict components or classes")

@@ -175,6 +175,22 @@ class TableModel(BaseEstimator):
             return float(np.mean(self.predict(table).astype(str) == np.asarray(y).astype(str)))
         return float(np.mean(self.score_samples(table)))
 
+    def accepts(self, table, acceptance=None):
+        """Whether each row is as usual as the rows of the fit, (n_rows,).
+
+        A row is accepted if its log density is at least that of a fraction `acceptance` of the rows fitted,
+        by default 0.99: `latently score` calls the others novel. Without `acceptance`, an estimator whose
+        rejection was calibrated (`calibrate_rejection`) decides by its own threshold.
+        """
+        estimator, record = self._fitted()
+        if acceptance is None and np.max(getattr(estimator, "reject_below_", -np.inf)) > -np.inf:
+            return self._answer(answers.accepted, table)
+        if not record.densities:
+            raise ValueError(f"a {type(estimator).__name__} has no densities, so it cannot tell unusual rows")
+        if acceptance is not None and not 0 <= acceptance <= 1:
+            raise ValueError(f"acceptance must be between 0 and 1, not {acceptance!r}")
+        return self.score_samples(table) >= record.threshold(0.99 if acceptance is None else acceptance)
+
     def transform(self, table):
         """Factors of each row: a table like the one given, with columns factor_1, factor_2 and so on."""
         import pandas
