@@ -27,6 +27,7 @@ from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, given_starts, store
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_over
+from latently.estimators.weights import weights_in_rows
 from latently.factorization import starts
 from latently.factorization.alternating import SweptFactorization
 from latently.factorization.linear import LinearFactorization
@@ -134,7 +135,7 @@ class NMF(LinearFactorization, SweptFactorization):
             and files are read block by block.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; an integer weight is equivalent to repeating the row.
+            Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
         Returns
         -------
@@ -245,7 +246,7 @@ class NMF(LinearFactorization, SweptFactorization):
                 "X is sparse and contains NaN or infinity; missing entries are not supported in sparse "
                 "matrices, so use a dense array"
             )
-        weight = None if sample_weight is None else check_weights(sample_weight, X.shape[0])
+        weight = None if sample_weight is None else np.asarray(weights_in_rows(sample_weight, X.shape[0]))
         return Data(X, weight=weight)
 
     def _totals(self, data):

@@ -128,7 +128,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             Known components: the component of each row, -1 if unknown; or True for every component that a row
             may come from.
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; an integer weight is equivalent to repeating the row.
+            Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
         Returns
         -------
