@@ -909,7 +909,7 @@ def test_a_folder_that_may_not_be_written(tmp_path, saved):
         folder.chmod(0o700)
 
 
-@pytest.mark.parametrize("step", ["replace", "chmod", "fdopen"])
+@pytest.mark.parametrize("step", ["replace", "chmod", "fsync"])
 @pytest.mark.parametrize(
     "error", [OSError("disk full"), KeyboardInterrupt()], ids=["OSError", "KeyboardInterrupt"]
 )
