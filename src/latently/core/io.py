@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from latently.core.replacing import replacement
 
 FORMAT_VERSION = 1
 _KEY = "latently"
+_FEW = 1000
 
 
 class ModelFileError(ValueError):
@@ -61,7 +63,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
         raise ModelFileError(f"{str(path)!r} is a safetensors file, but was not written by latently")
     damaged = ModelFileError(f"{str(path)!r} is damaged: its contents do not match its checksum")
     try:
-        header = json.loads(metadata[_KEY])
+        header = json.loads(metadata[_KEY], parse_constant=_refused, parse_float=_finite)
         version = header["format_version"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise damaged from None
@@ -72,7 +74,21 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
         )
     if _digest(metadata[_KEY], arrays) != metadata["sha256"]:
         raise damaged
+    entries = sum(array.size for array in arrays.values())
+    if any(length > max(entries, _FEW) for array in arrays.values() for length in array.shape):
+        raise ModelFileError(f"{str(path)!r} has an array whose shape is larger than all its entries")
     return header, arrays
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is beyond float64")
+    return number
 
 
 def _digest(text: str, arrays: dict[str, NDArray[Any]]) -> str:

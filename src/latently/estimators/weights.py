@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from latently.estimators.checks import check_weights
 
 _MOST_COPIES = 1e5  # of a row, for weights that count copies
-_ROUNDING = 1e-9  # of the largest weight
+_ROUNDING = 1e-10  # of the largest weight
 
 
 class Copies(np.ndarray):
