@@ -688,7 +688,7 @@ def test_a_threshold_that_is_no_number(saved_classifier, number):
     text = json.dumps(header).replace("7654321.0", number)
     metadata = {"latently": text, "sha256": io._digest(text, arrays)}
     safetensors.numpy.save_file(arrays, saved_classifier, metadata=metadata)
-    with pytest.raises(ModelFileError, match="reject_below|damaged"):
+    with pytest.raises(ModelFileError, match=r"reject_below|damaged"):
         latently.load(saved_classifier)
 
 

@@ -57,7 +57,8 @@ class Checkpoint:
         shown = f"checkpoint={str(self.path)!r}"
         if header.get("class") != "checkpoint":
             raise ValueError(f"{shown} is a model file, not a checkpoint; choose another path")
-        theirs, numbers = header.get("belongs_to"), header.get("numbers")
+        theirs: Any = header.get("belongs_to")
+        numbers: Any = header.get("numbers")
         history = arrays.get("history", np.zeros(()))
         told = isinstance(theirs, dict) and isinstance(numbers, dict)
         if not told or history.ndim != 1 or history.dtype != np.float64:
@@ -70,7 +71,7 @@ class Checkpoint:
         with self.understood():
             present = [name for name in templates if name not in optional or _holds(arrays, name)]
             records = {name: _like(name, templates[name], arrays) for name in present}
-            return records, history.tolist(), numbers
+            return records, list(map(float, history)), numbers
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All arrays of the file by name."""
