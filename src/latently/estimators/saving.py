@@ -6,6 +6,7 @@ Contents of a file:
     fitted.NAME                  the arrays of `_fitted_arrays()`, restored by `_set_fitted_arrays`
     exact.NAME                   parameters in full precision, for models that keep them (`_exact_arrays`)
     fit                          history, iterations, convergence
+    rejection                    a calibrated threshold (`estimators.rejection`)
     more                         further JSON values (`_more_header`)
     parts                        nested parts (`_parts`): fitted estimators, named tensors of a torch module,
                                  or lists of these, up to a limited depth
@@ -107,6 +108,9 @@ def _described(estimator: Any, left_out: LeftOut, level: int = 0) -> tuple[dict[
         arrays["fit.history"] = to_numpy(estimator.history_)
         header["n_iter"], header["n_passes"] = int(estimator.n_iter_), int(estimator.n_passes_)
         header["converged"] = bool(estimator.converged_)
+    rejection = getattr(estimator, "_rejection", None)
+    if rejection is not None:
+        header["rejection"] = rejection.for_file()
     more, parts = _optional(estimator, "_more_header"), _optional(estimator, "_parts")
     if more:
         header["more"] = more
@@ -278,6 +282,10 @@ def _rebuilt(
         known = hasattr(estimator, "_set_more")
         _require(known, f"its header has unknown entries: {sorted(more)}")
         estimator._set_more(**more)
+    if "rejection" in header:
+        rejection = header["rejection"]
+        _require(isinstance(rejection, dict) and hasattr(estimator, "_set_rejection"))
+        estimator._set_rejection(rejection)
     names = header["feature_names"]
     if names is not None:
         _require(isinstance(names, list) and all(isinstance(name, str) for name in names))
