@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "deep": FLOOR | {"mixture", "training"},
     "generate": FLOOR | {"factorization"},
     "datasets": set(),
-    "metrics": {"backend"},
+    "metrics": {"core", "backend"},
     "selection": MODELS | {"metrics", "plots"},
     "plots": {"metrics"},
     "report": MODELS | {"plots", "metrics", "selection"},

@@ -39,7 +39,7 @@ def model(**options):
 
 @pytest.fixture(scope="module")
 def fitted():
-    frame, z, _ = table()
+    frame, _z, _ = table()
     return model().fit(frame)
 
 

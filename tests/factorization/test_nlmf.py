@@ -334,7 +334,7 @@ def test_two_sessions_fit_the_classifier_to_given_sources():
 def test_rows_unlike_the_training_rows_are_rejected():
     X, y, held_out, _ = digits()
     model = NLMFClassifier(15, sigma2=0.05, max_iter=10, tol=0.0, random_state=0).fit(X, y)
-    model.calibrate_rejection(held_out, 0.95)
+    model.calibrate_rejection(held_out, acceptance=0.95)
     noise = np.random.default_rng(0).random((50, 64))
     assert np.mean(model.predict(noise) == -1) > 0.9
     assert np.mean(model.predict(held_out) == -1) == pytest.approx(0.05, abs=0.01)

@@ -34,7 +34,8 @@ from latently.cli.writing import (
 from latently.core.sources import MISSING, Table, package
 from latently.saved import load
 
-ROWS_IN_REPORT = 50_000
+CELLS_IN_REPORT = 16_000_000  # of more, rows are drawn
+ACCEPTED = 0.99  # by default `score` takes this fraction of the training rows for ordinary
 MOST_SAMPLES_AT_ONCE = 100_000
 
 
@@ -295,17 +296,19 @@ def report(folder, data, reading, missing, voice, *, output, force):
     label = record.label if record.label in later.table.columns else None
     rng = np.random.default_rng(record.seed)
     labels: list[Any] = []
-    rows, names, keys, n_rows = [], [], [], 0
-    for frame, values, _ in later.frames(voice, [] if label is None else [label]):
+    most = max(1, CELLS_IN_REPORT // len(record.columns))
+    rows, names, keys, numbers, n_rows = [], [], [], [], 0
+    for frame, values, start in later.frames(voice, [] if label is None else [label]):
         n_rows += len(frame)
         rows.append(values)
         keys.append(rng.random(len(frame)))
+        numbers.append(np.arange(start + 1, start + len(frame) + 1))
         labels += texts_of(frame[label], later.missing) if label else [None] * len(frame)
         names += list(frame["file"]) if later.table.path.is_dir() else [None] * len(frame)
-        if sum(map(len, rows)) > ROWS_IN_REPORT:  # keep the rows with the smallest random keys
-            values, key = np.concatenate(rows), np.concatenate(keys)
-            some = np.sort(np.argpartition(key, ROWS_IN_REPORT - 1)[:ROWS_IN_REPORT])
-            rows, keys = [values[some]], [key[some]]
+        if sum(map(len, rows)) > most:  # keep the rows with the smallest random keys
+            values, key, number = np.concatenate(rows), np.concatenate(keys), np.concatenate(numbers)
+            some = np.sort(np.argpartition(key, most - 1)[:most])
+            rows, keys, numbers = [values[some]], [key[some]], [number[some]]
             labels, names = [labels[i] for i in some], [names[i] for i in some]
     X = record.to_frame(np.concatenate(rows))
     if len(X) < n_rows:
@@ -320,11 +323,12 @@ def report(folder, data, reading, missing, voice, *, output, force):
             selection=read_selection(folder),
             file=later.table.path.name,
             n_rows=n_rows,
+            row_numbers=np.concatenate(numbers),
         )
     return output, len(X)
 
 
-def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows):
+def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows, row_numbers=None):
     """Write the page of `latently.report`."""
     from latently.report import write_report  # only here: it is large
 
@@ -348,6 +352,9 @@ def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows):
             **({"left out": left_out} if left_out else {}),
         },
         units=(record.mean, record.scale),
+        row_numbers=row_numbers,
+        n_rows=n_rows,
+        threshold=record.threshold(ACCEPTED) if record.densities else None,
     )
 
 

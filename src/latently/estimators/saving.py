@@ -7,6 +7,7 @@ Contents of a file:
     exact.NAME                   parameters in full precision, for models that keep them (`_exact_arrays`)
     fit                          history, iterations, convergence
     layout                       JSON values on which the shapes of the arrays depend (`_layout_header`)
+    rejection                    a calibrated threshold (`estimators.rejection`)
     more                         further JSON values (`_more_header`)
     parts                        nested parts (`_parts`): fitted estimators, named tensors of a torch module,
                                  or lists of these, up to a limited depth
@@ -79,6 +80,9 @@ def _described(estimator: Any, left_out: set[str], level: int = 0) -> tuple[dict
     layout = _optional(estimator, "_layout_header")
     if layout:
         header["layout"] = layout
+    rejection = getattr(estimator, "_rejection", None)
+    if rejection is not None:
+        header["rejection"] = rejection.for_file()
     more, parts = _optional(estimator, "_more_header"), _optional(estimator, "_parts")
     if more:
         header["more"] = more
@@ -263,6 +267,10 @@ def _rebuilt(
         known = hasattr(estimator, "_set_more")
         _require(known, f"its header has unknown entries: {sorted(more)}")
         estimator._set_more(**more)
+    if "rejection" in header:
+        rejection = header["rejection"]
+        _require(isinstance(rejection, dict) and hasattr(estimator, "_set_rejection"))
+        estimator._set_rejection(rejection)
     names = header["feature_names"]
     if names is not None:
         _require(isinstance(names, list) and all(isinstance(name, str) for name in names))

@@ -43,6 +43,7 @@ from latently.estimators.options import estimator, option
 from latently.estimators.parameters import store
 from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
+from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import for_method, in_main_memory, rows_of
 from latently.estimators.starts import SEARCH_TOL, sample_size
 from latently.mixture import starts
@@ -56,7 +57,7 @@ _FARTHEST = 1e6  # standard deviations that starting means may lie away from the
 
 
 @estimator
-class MixtureEstimator(DensityMixin, IterativeEstimator):
+class MixtureEstimator(DensityMixin, Rejecting, IterativeEstimator):
     """Options shared by all mixtures; a concrete model implements `_structure`.
 
     Parameters

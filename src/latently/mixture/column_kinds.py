@@ -249,8 +249,8 @@ class Seen:
             )
         if wanted is None and text and len(levels) > max(_MANY_LEVELS, self.n_rows // 2):
             raise ValueError(
-                f"column {name!r} has {len(levels)} different texts in {self.n_rows} rows, so it says nothing of "
-                f"groups of rows; leave it out, or ask for columns={{{name!r}: 'category'}}"
+                f"column {name!r} has {len(levels)} different texts in {self.n_rows} rows, so it tells "
+                f"nothing of groups of rows; leave it out, or set columns={{{name!r}: 'category'}}"
             )
         return Column(name, kind, tuple(levels), self.dtype)
 
@@ -301,8 +301,8 @@ def _refuse_other_types(cells: list[Cells], names: list[Any]) -> None:
     for one, name in zip(cells, names, strict=True):
         if one.what == "other":
             raise ValueError(
-                f"column {name!r} holds cells of the types {one.dtype}; each column must hold text, truth values, "
-                "dates or numbers (float or int), and nothing else"
+                f"column {name!r} holds cells of the types {one.dtype}; each column must hold text, truth "
+                "values, dates or numbers (float or int), and nothing else"
             )
 
 

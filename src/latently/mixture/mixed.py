@@ -256,6 +256,8 @@ class MixedMixture(MixtureEstimator):
         Whether counts may vary more than a Poisson distribution has it.
     unseen : {"error", "missing"}, default="error"
         What a level means that the fit has not seen: an error, or a missing cell.
+    probabilities_init, locations_init, scales_init, rates_init, dispersions_init : array-like, optional
+        Starting values, as for numbers.
     {options}
 
     Attributes
@@ -328,11 +330,7 @@ class MixedMixture(MixtureEstimator):
 
     # -- columns --------------------------------------------------------------------------------------
 
-    def _data(self, X, y=None, sample_weight=None, *, reset):
-        rows = self._encoded(X, reset=reset, weight=sample_weight)
-        return super()._data(rows, y, sample_weight, reset=reset)
-
-    def _encoded(self, X, *, reset=False, weight=None):
+    def _as_numbers(self, X, *, reset, weight=None):
         """The rows as numbers; with `reset` after finding out what columns hold."""
         if not reset:
             check_is_fitted(self)
@@ -468,19 +466,10 @@ class MixedMixture(MixtureEstimator):
 
     # -- using a fitted model -------------------------------------------------------------------------
 
-    def score_samples(self, X, *, out=None):
-        return super().score_samples(self._encoded(X), out=out)
-
-    def predict_proba(self, X, *, out=None):
-        return super().predict_proba(self._encoded(X), out=out)
-
-    def predict(self, X, *, out=None):
-        return super().predict(self._encoded(X), out=out)
-
     @available_if(lambda self: self.n_factors > 0)
     def transform(self, X, *, out=None):
         """Posterior means of the factors of the numbers, averaged over components, (n_samples, n_factors)."""
-        return rows_of(self, self._encoded(X), averaged_factors, out=out)
+        return rows_of(self, X, averaged_factors, out=out)
 
     def impute(self, X, *, n_draws=None, return_std=False, random_state=None, out=None):
         """Impute missing cells, by their expectation given the observed ones or by draws.
@@ -502,16 +491,14 @@ class MixedMixture(MixtureEstimator):
         random_state : int, Generator, RandomState or None
             Seed of the draws.
         out : path of a .npy file, optional
-            Write the encoded rows (levels as 0, 1, ...) to this file block by block.
+            Write the imputed rows to this file block by block, with levels as 0, 1, ... and dates in days.
 
         Returns
         -------
         table of the type of X, or a list of `n_draws` of them
+            Rows of files and of Dask come as numbers, as for `out`.
         """
-        rows = self._encoded(X)
-        made = super().impute(
-            rows, n_draws=n_draws, return_std=return_std, random_state=random_state, out=out
-        )
+        made = super().impute(X, n_draws=n_draws, return_std=return_std, random_state=random_state, out=out)
         if out is not None or not self._has_levels_of_its_own(X):
             return made
         if n_draws is not None:

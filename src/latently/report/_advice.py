@@ -130,7 +130,7 @@ def unusual_rows(facts):
     unusual = facts.unusual
     if unusual is None or unusual.threshold is None:
         return None
-    if unusual.n_below < max(1, _FAR_MORE * unusual.n_expected):
+    if unusual.given or unusual.n_below < max(1, _FAR_MORE * unusual.n_expected):
         return None
     return Step(
         "Check the unusual rows",
