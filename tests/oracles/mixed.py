@@ -5,7 +5,6 @@ Parameters are plain: weights (K,), and for every column a dict with its kind an
 and dispersion. Rows are lists with None where a cell is empty. Numbers are independent here (no factors).
 """
 
-import mpmath
 import numpy as np
 from scipy import stats
 
@@ -24,7 +23,7 @@ def log_cell(value, column, k):
         low, high = (
             (end - column["location"][k]) / column["scale"][k] for end in ends[int(value) : int(value) + 2]
         )
-        return float(mpmath.log(mpmath.ncdf(high) - mpmath.ncdf(low)))
+        return np.log(stats.norm.cdf(high) - stats.norm.cdf(low))
     r, mu = 1.0 / column["dispersion"][k], column["rate"][k]
     return stats.nbinom(r, r / (r + mu)).logpmf(value)
 
