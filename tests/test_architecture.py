@@ -36,12 +36,13 @@ MAY_IMPORT = {
     "selection": MODELS | {"metrics", "plots"},
     "plots": {"metrics"},
     "report": MODELS | {"plots", "metrics", "selection"},
-    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "saved"},
+    "tables": FLOOR | {"selection"},
+    "cli": MODELS | {"tables", "report", "plots", "metrics", "selection", "datasets", "saved"},
 }
 
 # library: (where it may be imported at all, where of these only inside a function)
 HOMES = {
-    "sklearn": (ESTIMATORS | {"estimators", "selection", "metrics", "datasets"}, set()),
+    "sklearn": (ESTIMATORS | {"estimators", "selection", "metrics", "datasets", "tables"}, set()),
     "torch": ({"training", "deep", "backend"}, {"backend"}),
     "dask": ({"core.sweep_dask"}, set()),
     "distributed": ({"core.sweep_dask"}, set()),

@@ -32,7 +32,7 @@ def in_model_units(folder, table):
 
 def test_results_are_those_of_the_library(latently, fitted):
     folder, data = fitted
-    table, model = pd.read_csv(data), library.load(folder / "model.latently")
+    table, model = pd.read_csv(data), library.load(folder).estimator_
     rows, log_volume = in_model_units(folder, table)
     rows = rows.to_numpy()
     predicted = frame_of(latently("predict", folder, data, "--probabilities"))
@@ -249,7 +249,7 @@ def test_files_are_not_replaced_unless_asked(latently, fitted, tmp_path):
 def test_a_failure_half_way_writes_nothing(latently, fitted, tmp_path, monkeypatch):
     monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 50)
     table = pd.read_csv(fitted[1], dtype=str)
-    table.loc[200, "c"] = "oops"
+    table.loc[150:, "c"] = "oops"
     table.to_csv(tmp_path / "a.csv", index=False)
     answer = latently("predict", fitted[0], tmp_path / "a.csv", "-o", tmp_path / "p.csv", code=1)
     assert "'c'" in answer.err and "'oops'" in answer.err and "--missing" in answer.err
@@ -375,7 +375,7 @@ def test_a_description_that_is_none(latently, fitted, tmp_path, text):
 
 def test_folders_that_are_no_models(latently, fitted, tmp_path):
     assert "latently fit" in latently("score", tmp_path / "absent", fitted[1], code=1).err
-    assert "description.json" in latently("score", tmp_path, fitted[1], code=1).err
+    assert "model.latently" in latently("score", tmp_path, fitted[1], code=1).err
     (tmp_path / "description.json").write_bytes((fitted[0] / "description.json").read_bytes())
     assert "model.latently" in latently("score", tmp_path, fitted[1], code=1).err
     (tmp_path / "model.latently").write_bytes(b"nonsense")
