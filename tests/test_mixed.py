@@ -221,6 +221,13 @@ def test_weights_count_rows():
     np.testing.assert_allclose(weighted.score_samples(frame), repeated.score_samples(frame), rtol=1e-6)
 
 
+def test_known_components_are_kept():
+    frame, z, _ = table(200, seed=3)
+    known = np.where(np.arange(200) % 4 == 0, (z + 1) % 3, -1)  # numbered in another way
+    found = model().fit(frame, known)
+    assert np.mean(found.predict(frame) == (z + 1) % 3) > 0.9
+
+
 def test_kinds_follow_the_content():
     n = 60
     rng = np.random.default_rng(0)

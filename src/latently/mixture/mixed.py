@@ -37,6 +37,7 @@ from latently.estimators.checks import (
     check_positive,
 )
 from latently.estimators.data import is_dask
+from latently.estimators.labels import component_labels
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.rows import rows_of
@@ -357,6 +358,9 @@ class MixedMixture(MixtureEstimator):
         sizes = tuple(len(columns[j].levels) for j in categories)
         dispersed = (_COUNT_MODELS[self.count_model],) * len(counts)
         return Layout(len(columns), numbers, categories, sizes, ordered, ends, counts, dispersed)
+
+    def _allowed(self, y, n_rows, *, reset):
+        return component_labels(y, n_rows, self.n_components)
 
     def _problem(self, data):
         columns = self.columns_
