@@ -1,12 +1,13 @@
-"""MixedMixture on tables with columns of several kinds: imputation beside what users would pick instead, and time.
+"""MixedMixture on tables with columns of several kinds: imputation beside other methods, and time.
 
     python benchmarks/mixed.py FOLDER [--seeds 3] [--out FILE]      imputation on every .csv of a folder
-    python benchmarks/mixed.py --rows 1000000                       seconds and memory of passes over a large file
+    python benchmarks/mixed.py --rows 1000000                       passes over a large file
 
-15 % of the cells are hidden. Errors of numbers are root mean squares in units of the column's deviation, errors
-of text are shares of wrong levels; the table shows their mean over columns. Beside MixedMixture (components and
-factors by BIC): the mean or most frequent level; a Gaussian mixture of one-hot columns (components by BIC);
-scikit-learn's IterativeImputer of one-hot columns, with ridge regression and with random forests (as missForest).
+15 % of the cells are hidden. Errors of numbers are root mean squares in units of the column's deviation,
+errors of text are shares of wrong levels; the table shows their mean over columns. Beside MixedMixture
+(components and factors by BIC): the mean or most frequent level; a Gaussian mixture of one-hot columns
+(components by BIC); scikit-learn's IterativeImputer of one-hot columns, with ridge regression and with random
+forests (as missForest).
 """
 
 import argparse
@@ -160,7 +161,7 @@ def imputation(folder, n_seeds):
 
 
 def large(n):
-    """Seconds of an EM pass over n rows of 20 columns in a Parquet file, and the largest memory of the process."""
+    """Seconds of a short fit to n rows of 20 columns in a Parquet file, and the largest memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -183,9 +184,7 @@ def large(n):
         model = MixedMixture(4, n_init=1, max_iter=5, tol=0.0, accelerate=None, random_state=0).fit(path)
         seconds, cpu = time.perf_counter() - start, time.process_time() - process
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(
-        f"{n} rows x 20: {seconds:.1f} s ({cpu:.1f} CPU-s), {model.n_passes_} passes, log density {model.history_[-1]:.4f}"
-    )
+    print(f"{n} rows x 20: {seconds:.1f} s ({cpu:.1f} CPU-s), {model.n_passes_} passes")
     print(f"memory: {before / 1024:.0f} MB before, at most {after / 1024:.0f} MB")
 
 

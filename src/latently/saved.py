@@ -40,6 +40,10 @@ KNOWN_CLASSES = {
     "SourceDensity": "latently.generate",
     "CodebookGenerator": "latently.generate",
     "Imputer": "latently.selection",
+    "OutlierDetector": "latently.selection",
+    "ClassifierScore": "latently.rejection",
+    "MahalanobisScore": "latently.rejection",
+    "NeighborScore": "latently.rejection",
 }
 
 

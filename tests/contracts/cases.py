@@ -40,7 +40,8 @@ from latently.mixture import (
     MixedMixture,
     NestedMixture,
 )
-from latently.selection import Imputer
+from latently.rejection import MahalanobisScore, NeighborScore
+from latently.selection import Imputer, OutlierDetector
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from tests.contracts.models import rows
 
@@ -300,6 +301,9 @@ CASES = [
         holes=True,
         **IN_MEMORY,
     ),
+    Case("OutlierDetector", partial(OutlierDetector, MFA(2, 1, **QUICK)), sources=frozenset({"files"})),
+    Case("MahalanobisScore", MahalanobisScore, **IN_MEMORY),
+    Case("NeighborScore", partial(NeighborScore, transformer=PCA(2)), **IN_MEMORY),
     Case("DMFA", partial(DMFA, 2, 2, 2, 1, **QUICK), layered=True, turned=True),
     Case("DMFA-tuned", partial(DMFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True, turned=True),
     Case("DMCFA", partial(DMCFA, 2, 2, 2, 1, **PLAIN), layered=True),

@@ -35,8 +35,9 @@ from latently.mixture import (
     MixedMixture,
     NestedMixture,
 )
+from latently.rejection import ClassifierScore, MahalanobisScore, NeighborScore
 from latently.saved import KNOWN_CLASSES
-from latently.selection import Imputer
+from latently.selection import Imputer, OutlierDetector
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 
 HERE = Path(__file__).parent
@@ -88,6 +89,10 @@ def models():
             NMF(3, max_iter=5, random_state=0), 2, n_init=1, random_state=0
         ),
         "Imputer": Imputer([PPCA(1), PPCA(2)], cv=2, n_jobs=1, random_state=0),
+        "OutlierDetector": OutlierDetector(PPCA(1), contamination=0.2),
+        "ClassifierScore": ClassifierScore(PerClass(PPCA(1)), kind="energy"),
+        "MahalanobisScore": MahalanobisScore(transformer=PCA(2), reject_below=-3.0),
+        "NeighborScore": NeighborScore(n_neighbors=2, transformer=PCA(2)),
         "DMFA": DMFA(2, 2, 2, 1, **few),
         "DMCFA": DMCFA(2, 2, 2, 1, **few),
         "DBN": DBN(

@@ -70,6 +70,11 @@ def _checked_rows(estimator, X, *, reset, missing):
     return X
 
 
+def in_memory(X):
+    """The rows, those of a memory map as an array, for estimators that need all of them at once."""
+    return np.asarray(X) if isinstance(X, np.memmap) else X
+
+
 def allows_missing(estimator):
     """Whether the estimator takes NaN as a missing entry."""
     return get_tags(estimator).input_tags.allow_nan
