@@ -20,6 +20,7 @@ KNOWN_CLASSES = {
     "MPPCA": "latently.mixture",
     "MCFA": "latently.mixture",
     "NestedMixture": "latently.mixture",
+    "MixedMixture": "latently.mixture",
     "PerClass": "latently.supervised",
     "MJFAClassifier": "latently.supervised",
     "MFMClassifier": "latently.supervised",

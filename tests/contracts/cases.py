@@ -30,7 +30,16 @@ from latently.factorization import (
     VectorQuantizer,
 )
 from latently.generate import CodebookGenerator, SourceDensity
-from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.mixture import (
+    MCFA,
+    MFA,
+    MPPCA,
+    PPCA,
+    FactorAnalysis,
+    GaussianMixture,
+    MixedMixture,
+    NestedMixture,
+)
 from latently.rejection import MahalanobisScore, NeighborScore
 from latently.selection import Imputer, OutlierDetector
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
@@ -203,6 +212,7 @@ IN_MEMORY = {"sources": frozenset()}
 OF_ALL_ROWS = {"temperature": None, "unlabelled_weight": 1.0}
 ALONE = {"shrinkage": None, **OF_ALL_ROWS}
 CHOOSING = {"cv": 2, "n_jobs": 1, "random_state": 0}
+KINDS_OF_COLUMNS = {0: "count", 1: list(range(40)), 2: "number", 3: "number"}
 FALLING = {"direction": -1, "objective": cost}
 LAYERED = {"direction": -1, "objective": None, "layered": True}
 CASES = [
@@ -224,6 +234,13 @@ CASES = [
         "NestedMixture",
         partial(NestedMixture, 2, 2, covariance_type="tied", **QUICK),
         objective=classification_likelihood,
+    ),
+    Case("MixedMixture", partial(MixedMixture, 2, n_factors=1, **QUICK)),
+    Case(
+        "MixedMixture-kinds",
+        partial(MixedMixture, 2, columns=KINDS_OF_COLUMNS, unseen="missing", **QUICK),
+        rows="counts",
+        sources=frozenset({"files"}),  # tensors and arrays of Dask hold numbers only
     ),
     Case("MJFAClassifier", partial(MJFAClassifier, 2, 2, **PLAIN, **ALONE), **CLASSES),
     Case(

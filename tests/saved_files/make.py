@@ -25,7 +25,16 @@ from latently.factorization import (
     VectorQuantizer,
 )
 from latently.generate import CodebookGenerator, SourceDensity
-from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.mixture import (
+    MCFA,
+    MFA,
+    MPPCA,
+    PPCA,
+    FactorAnalysis,
+    GaussianMixture,
+    MixedMixture,
+    NestedMixture,
+)
 from latently.rejection import ClassifierScore, MahalanobisScore, NeighborScore
 from latently.saved import KNOWN_CLASSES
 from latently.selection import Imputer, OutlierDetector
@@ -54,6 +63,9 @@ def models():
         "MPPCA": MPPCA(2, 1, shared_noise=True, **few),
         "MCFA": MCFA(2, 2, **few),
         "NestedMixture": NestedMixture(2, 2, covariance_type="diag", **few),
+        "MixedMixture": MixedMixture(
+            2, columns={0: "count", 1: list(range(1, 21)), 2: "number"}, unseen="missing", **few
+        ),
         "PerClass": PerClass(DMFA(1, 1, 1, 1, **few), reject_below=-30.0),
         "MJFAClassifier": MJFAClassifier(2, 2, **few),
         "MFMClassifier": MFMClassifier(1, 2, **few),

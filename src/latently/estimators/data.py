@@ -33,6 +33,8 @@ def check_data(estimator, X, sample_weight=None, *, reset, missing=None) -> Any:
     core they are found when the rows are read (`check_summary`, and `estimators.rows`).
     """
     missing = allows_missing(estimator) if missing is None else missing
+    if hasattr(estimator, "_as_numbers"):  # its tables hold other things than numbers as well
+        X = estimator._as_numbers(X, reset=reset, weight=sample_weight)
     if is_dask(X):
         from latently.core.sweep_dask import DaskData
 
