@@ -113,7 +113,9 @@ class Facts:
         row_numbers=None,
         n_rows=None,
         threshold=None,
+        command_line=None,
     ):
+        self.command_line = command_line
         self.X = checked_rows(model, X)
         self.offset, self.scale = checked_units(units, self.X.shape[1])
         self.model = model.to("numpy") if hasattr(model, "to") else model

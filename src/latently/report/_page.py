@@ -74,6 +74,7 @@ def report(
     n_rows=None,
     threshold=None,
     only=None,
+    command_line=None,
 ):
     """Create a report on a fitted model and rows.
 
@@ -110,6 +111,8 @@ def report(
     only : sequence of str, optional
         Sections by their names in the addresses of the page, such as "explore" and "scatter", in this order;
         by default all.
+    command_line : CommandLine, optional
+        Where the command line has the model and its rows; next steps are then shell commands.
 
     Returns
     -------
@@ -141,6 +144,7 @@ def report(
         row_numbers=row_numbers,
         n_rows=n_rows,
         threshold=threshold,
+        command_line=command_line,
     )
     grid = grid_of(selection)
     if title is None:
@@ -199,6 +203,7 @@ def write_report(
     n_rows=None,
     threshold=None,
     only=None,
+    command_line=None,
 ):
     """Write a report on a fitted model and rows to an HTML file.
 
@@ -207,7 +212,7 @@ def write_report(
     path : str or path-like
         File to write; an existing file is replaced atomically.
     model, X, feature_names, labels, row_names, selection, image_shape, title, data_summary, units, \
-    row_numbers, n_rows, threshold, only
+    row_numbers, n_rows, threshold, only, command_line
         As for `report`.
 
     Returns
@@ -240,6 +245,7 @@ def write_report(
         n_rows=n_rows,
         threshold=threshold,
         only=only,
+        command_line=command_line,
     )
     return made.save(path)
 
