@@ -27,6 +27,8 @@ KNOWN_CLASSES = {
     "DMFA": "latently.deep",
     "DMCFA": "latently.deep",
     "RBM": "latently.deep",
+    "DAGMM": "latently.deep",
+    "JointAutoencoder": "latently.deep",
     "DBN": "latently.deep",
     "VAE": "latently.deep",
     "BNMF": "latently.factorization",
@@ -50,7 +52,7 @@ def load(path, **needed):
     path : str or path-like
         The file.
     **needed
-        What the file could not hold, as `save` said: the `encoder` and `decoder` of a VAE with networks of
+        What the file could not hold, as `save` said: the `encoder` and `decoder` of networks of
         your own. Their parameters are those of the file.
 
     Returns

@@ -13,10 +13,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from latently.backend.namespace import is_torch, to_numpy
 from latently.deep.nets import ACTIVATIONS, ConvDecoder, ConvEncoder, mlp, own_copy
 from latently.deep.network import NetworkEstimator
 from latently.estimators.checks import check_choice, check_layer_sizes
 from latently.estimators.options import estimator, option
+
+_ROWS_AT_A_TIME = 512  # of a pass over all rows: convolutions keep many numbers of each
 
 
 def _check_image_shape(name, value):
@@ -126,6 +129,32 @@ class CodingEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Network
     def draws_name_generators(self):  # type: ignore[override]
         """Networks of the user may have dropout."""
         return self.encoder is None and self.decoder is None
+
+    def _check_enough(self, data, least):
+        """Raise an error for fewer rows than codes have entries."""
+        weight = data.field("weight")
+        n = data.count_rows() if weight is None else int((to_numpy(weight) > 0).sum())
+        if n < least:
+            raise ValueError(
+                f"n_factors={self.n_factors} needs at least {least} rows, but X has n_samples={n}; lower "
+                "n_factors, or give more rows"
+            )
+
+    def _pieces(self, data):
+        """All rows in order, a few at a time: rows and weights in float64 at the module, and indices."""
+        device, start = self.module_.mean.device, 0
+        for block in data.blocks():
+            for first in range(0, len(block), _ROWS_AT_A_TIME):
+                part = block[first : first + _ROWS_AT_A_TIME]
+                X = part.X if is_torch(part.X) else torch.from_numpy(np.array(to_numpy(part.X), np.float64))
+                weight = np.ones(len(part)) if part.weight is None else to_numpy(part.weight)
+                here = slice(start + first, start + first + len(part))
+                yield (
+                    X.to(device, torch.float64),
+                    torch.from_numpy(np.array(weight, np.float64)).to(device),
+                    here,
+                )
+            start += len(block)
 
     # -- codes ----------------------------------------------------------------------------------------
 
