@@ -141,6 +141,9 @@ def predictions(folder, all_probabilities):
 
     def columns_of(values):
         rows = record.to_frame(values)
+        if not hasattr(model, "predict_proba"):  # an outlier detector
+            odd = np.asarray(model.predict(rows)) == -1
+            return {"anomaly": odd, "score": np.asarray(model.decision_function(rows))}
         probability = np.asarray(model.predict_proba(rows))
         found = {name: np.asarray(model.predict(rows)), "probability": probability.max(axis=1)}
         if all_probabilities:

@@ -147,6 +147,8 @@ class DAGMM(OutlierMixin, CodingEstimator):
         Share of every covariance that is replaced by a multiple of the identity with the same trace.
     contamination : float, default=0.1
         Share of the training rows that `predict` calls anomalies, above 0 and below 0.5.
+    learning_rate : float, default=5e-3
+        Step size of Adam.
     {options}
 
     Attributes
@@ -171,7 +173,7 @@ class DAGMM(OutlierMixin, CodingEstimator):
     >>> from latently.deep import DAGMM
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 2)) @ rng.normal(size=(2, 8)) + 0.1 * rng.normal(size=(500, 8))
-    >>> model = DAGMM(hidden_layer_sizes=(16,), contamination=0.05, max_iter=20, random_state=0).fit(X)
+    >>> model = DAGMM(hidden_layer_sizes=(16,), contamination=0.05, max_iter=40, random_state=0).fit(X)
     >>> odd = rng.normal(size=(100, 8))
     >>> bool(np.mean(model.predict(odd) == -1) > 0.9), bool(np.mean(model.predict(X) == -1) < 0.1)
     (True, True)
@@ -185,6 +187,7 @@ class DAGMM(OutlierMixin, CodingEstimator):
     energy_weight: float = option(default=0.1, check=check_number, least=0)
     covariance_penalty: float = option(default=0.005, check=check_number, least=0)
     covariance_shrinkage: float = option(default=0.01, check=check_number, least=0, most=1)
+    learning_rate: float = option(default=5e-3, check=check_number, least=0)
     contamination: float = option(default=0.1, check=check_number, least=0, most=0.5)
 
     objective: ClassVar[Objective] = Objective("loss per row", direction=-1)
