@@ -32,16 +32,17 @@ MAY_IMPORT = {
     "deep": FLOOR | {"mixture", "training"},
     "generate": FLOOR | {"factorization"},
     "datasets": set(),
-    "metrics": {"backend"},
+    "metrics": {"core", "backend"},
     "selection": MODELS | {"metrics", "plots"},
     "plots": {"metrics"},
     "report": MODELS | {"plots", "metrics", "selection"},
-    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "saved"},
+    "tables": FLOOR | {"selection"},
+    "cli": MODELS | {"tables", "report", "plots", "metrics", "selection", "datasets", "saved"},
 }
 
 # library: (where it may be imported at all, where of these only inside a function)
 HOMES = {
-    "sklearn": (ESTIMATORS | {"estimators", "selection", "metrics", "datasets"}, set()),
+    "sklearn": (ESTIMATORS | {"estimators", "selection", "metrics", "datasets", "tables"}, set()),
     "torch": ({"training", "deep", "backend"}, {"backend"}),
     "dask": ({"core.sweep_dask"}, set()),
     "distributed": ({"core.sweep_dask"}, set()),

@@ -224,7 +224,7 @@ def test_classifies_generates_and_rejects(variational, digits):
     }
     assert score["joint"] > 0.85
     half = np.flatnonzero(usual)
-    model.calibrate_rejection(X[half[::2]], acceptance_rate=0.9)
+    model.calibrate_rejection(X[half[::2]], acceptance=0.9)
     assert 0.8 < model.accepts(X[half[1::2]]).mean() < 0.97
     assert model.accepts(X[odd]).mean() < 0.6
     assert np.mean(model.predict(X[odd]) == -1) == np.mean(~model.accepts(X[odd]))
@@ -324,7 +324,8 @@ def test_partial_fit_of_batches_with_few_classes(tmp_path):
 
 def test_threshold_and_gaussians_are_saved(tmp_path):
     X, y = rows()
-    model = JointAutoencoder(2, max_iter=3, **SMALL).fit(X, y).calibrate_rejection(X, acceptance_rate=0.8)
+    model = JointAutoencoder(2, max_iter=3, **SMALL).fit(X, y)
+    model.calibrate_rejection(rows(seed=1)[0], acceptance=0.8)
     model.save(tmp_path / "model")
     again = latently.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))

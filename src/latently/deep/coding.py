@@ -96,16 +96,19 @@ class CodingEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Network
     def _networks(self, n_features, n_out):
         """Encoder and decoder; the encoder has `n_out` outputs."""
         q, sizes, shape = self.n_factors, tuple(map(int, self.hidden_layer_sizes)), self._channels_first()
-        if self.architecture == "conv" or (self.architecture == "auto" and shape is not None):
-            encoder: nn.Module = ConvEncoder(shape, sizes, n_out, self.activation)
-            decoder: nn.Module = ConvDecoder(shape, sizes, q, self.activation)
-        else:
-            encoder = mlp((n_features, *sizes, n_out), self.activation)
-            decoder = mlp((q, *sizes[::-1], n_features), self.activation)
+        convolves = self.architecture == "conv" or (self.architecture == "auto" and shape is not None)
         if self.encoder is not None:
             encoder = own_copy(self.encoder, "encoder", n_features, n_out)
+        elif convolves:
+            encoder = ConvEncoder(shape, sizes, n_out, self.activation)
+        else:
+            encoder = mlp((n_features, *sizes, n_out), self.activation)
         if self.decoder is not None:
             decoder = own_copy(self.decoder, "decoder", q, n_features)
+        elif convolves:
+            decoder = ConvDecoder(shape, sizes, q, self.activation)
+        else:
+            decoder = mlp((q, *sizes[::-1], n_features), self.activation)
         return encoder, decoder
 
     def _start(self, module, rows):

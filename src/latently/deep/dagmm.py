@@ -38,6 +38,7 @@ from latently.estimators.checks import (
 )
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, check_names, fitted_arrays, set_given, store
+from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import in_main_memory
 from latently.mixture import GaussianMixture
 
@@ -121,7 +122,7 @@ def _norm(X: Tensor) -> Tensor:
 
 
 @estimator
-class DAGMM(OutlierMixin, CodingEstimator):
+class DAGMM(OutlierMixin, Rejecting, CodingEstimator):
     """Deep autoencoding Gaussian mixture model: anomalies are rows with a high energy.
 
     An autoencoder compresses rows to a few factors; these and how well the row is reconstructed are modelled
@@ -209,7 +210,8 @@ class DAGMM(OutlierMixin, CodingEstimator):
 
     def _module(self, n_features):
         sizes = (self._code_size, *map(int, self.estimation_layer_sizes), self.n_components)
-        return Compressor(*self._networks(n_features, self.n_factors), mlp(sizes, "tanh"), n_features)
+        encoder, decoder = self._networks(n_features, self.n_factors)
+        return Compressor(encoder, decoder, mlp(sizes, "tanh"), n_features)
 
     def _losses(self, module, batch):
         raw, errors = module.features(batch.X)
@@ -248,10 +250,14 @@ class DAGMM(OutlierMixin, CodingEstimator):
         squares: Any = 0.0
         centre: Any = None
         with torch.no_grad():
-            found = lambda: ((module.features(X)[0], weight) for X, weight, _ in self._pieces(data))
-            if data.in_memory:  # codes are small; else the networks run again in every pass
-                kept = list(found())
-                found = lambda: kept
+            kept: Any = None  # codes of rows in memory are small; else the networks run again in every pass
+
+            def found():
+                if kept is not None:
+                    return kept
+                return ((module.features(X)[0], weight) for X, weight, _ in self._pieces(data))
+
+            kept = list(found()) if data.in_memory else None
             for raw, weight in found():
                 if centre is None:
                     centre = raw.mean(dim=0)

@@ -38,12 +38,13 @@ from latently.estimators.checks import (
     check_number,
     check_positive,
 )
-from latently.estimators.classifier import DensityClassifier, check_threshold
+from latently.estimators.classifier import DensityClassifier
 from latently.estimators.labels import UNLABELLED, checked_classes, class_labels
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, check_names, fitted_arrays, set_given, store
 from latently.estimators.randomness import as_generator
+from latently.estimators.rejection import remember_rows
 from latently.estimators.rows import in_main_memory
 from latently.mixture import GaussianMixture
 
@@ -140,8 +141,6 @@ class JointAutoencoder(DensityClassifier, CodingEstimator):
     covariance_shrinkage : float, default=0.05
         Share of the covariance of every class that is replaced by a multiple of the identity with the same
         trace.
-    reject_below : float, optional
-        `predict` rejects rows whose `score_samples` is below this; by default none.
     learning_rate : float, default=3e-3
         Step size of Adam.
     max_iter : int, default=50
@@ -162,8 +161,6 @@ class JointAutoencoder(DensityClassifier, CodingEstimator):
         Mean squared error of the reconstructions per feature, in the units of X.
     latent_mixture_ : GaussianMixture
         The Gaussians of the classes as a model of codes.
-    reject_below_ : float
-        The threshold of `predict`; `calibrate_rejection` sets it by held-out rows.
     history_ : ndarray of shape (n_iter,)
         Mean loss in each epoch, while the parameters change; it is noisy.
     {attributes}
@@ -179,7 +176,7 @@ class JointAutoencoder(DensityClassifier, CodingEstimator):
     True
     >>> model.generate([3, 8], random_state=0).shape
     (2, 64)
-    >>> model = model.calibrate_rejection(X[1200:], acceptance_rate=0.95)
+    >>> model = model.calibrate_rejection(X[1200:], acceptance=0.95)
     >>> bool(model.accepts(16 - X[1200:]).mean() < 0.1)  # dark digits on light paper
     True
     """
@@ -192,13 +189,13 @@ class JointAutoencoder(DensityClassifier, CodingEstimator):
     classification_weight: float = option(default=1.0, check=check_number, least=0)
     generation_weight: float = option(default=0.1, check=check_number, least=0)
     covariance_shrinkage: float = option(default=0.05, check=check_number, least=0, most=1)
-    reject_below: float | None = option(default=None, check=check_threshold)
     learning_rate: float = option(default=3e-3, check=check_number, least=0)
     max_iter: int = option(default=50, check=check_integer, least=0)
 
     objective: ClassVar[Objective] = Objective("loss per row", direction=-1)
     min_batch_size: ClassVar[int] = 2  # batch normalisation
     least_classes: ClassVar = 2
+    noise_variance_: Any
 
     # -- fitting --------------------------------------------------------------------------------------
 
@@ -230,7 +227,7 @@ class JointAutoencoder(DensityClassifier, CodingEstimator):
             if not self.variational:
                 self._normalise_codes(data)
             self._pass_over(data, codes)
-            self._start_rejecting()
+            remember_rows(self, data)
         return self
 
     def partial_fit(self, X, y=None, sample_weight=None, classes=None):
@@ -261,8 +258,6 @@ class JointAutoencoder(DensityClassifier, CodingEstimator):
             codes = self._encoded(y, data.count_rows(), given)
             self._partial_fit(data, codes)
             self._pass_over(data, codes)
-            if not hasattr(self, "reject_below_"):
-                self._start_rejecting()
         return self
 
     def _check_options(self):
@@ -300,8 +295,9 @@ class JointAutoencoder(DensityClassifier, CodingEstimator):
                 )
 
     def _module(self, n_features):
-        networks = self._networks(n_features, self.n_factors * (2 if self.variational else 1))
-        return JointCoder(*networks, n_features, self.n_factors, len(self.classes_), bool(self.variational))
+        encoder, decoder = self._networks(n_features, self.n_factors * (2 if self.variational else 1))
+        n_classes = len(self.classes_)
+        return JointCoder(encoder, decoder, n_features, self.n_factors, n_classes, bool(self.variational))
 
     def _start(self, module, rows):
         super()._start(module, rows)
@@ -508,10 +504,10 @@ class JointAutoencoder(DensityClassifier, CodingEstimator):
         set_given(self, _TABLE, {"C": n_classes, "q": self.n_factors}, given)
 
     def _more_header(self):
-        return CodingEstimator._more_header(self) | {"rejection": DensityClassifier._more_header(self)}
+        return CodingEstimator._more_header(self) | {"classifier": DensityClassifier._more_header(self)}
 
-    def _set_more(self, *, rejection, **network):
-        if not isinstance(rejection, dict):
-            raise ValueError("rejection must be described")
-        DensityClassifier._set_more(self, **rejection)
+    def _set_more(self, *, classifier, **network):  # type: ignore[override]
+        if not isinstance(classifier, dict):
+            raise ValueError("the classes are not described")
+        DensityClassifier._set_more(self, **classifier)
         CodingEstimator._set_more(self, **network)

@@ -37,6 +37,7 @@ from latently.estimators.checks import (
 )
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import draw_from
+from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import in_main_memory
 from latently.mixture import GaussianMixture
 from latently.training.generators import generator_of, seed_of
@@ -66,7 +67,7 @@ def _check_prior(name, value):
 
 
 @estimator
-class VAE(CodingEstimator):
+class VAE(Rejecting, CodingEstimator):
     """Variational autoencoder: p(x) = integral of p(x | z) p(z) with a network for the mean of x given z.
 
     Parameters
@@ -145,8 +146,8 @@ class VAE(CodingEstimator):
                 )
 
     def _module(self, n_features):
-        networks = self._networks(n_features, 2 * self.n_factors)
-        return CODERS[self.likelihood](*networks, n_features)
+        encoder, decoder = self._networks(n_features, 2 * self.n_factors)
+        return CODERS[self.likelihood](encoder, decoder, n_features)
 
     @property
     def static_steps(self):  # type: ignore[override]

@@ -22,7 +22,8 @@ from latently.backend.namespace import (
 from latently.core.checkpoint import fingerprint
 from latently.core.data import Data
 from latently.core.sources import open_source
-from latently.estimators.checks import LARGEST, check_weights
+from latently.estimators.checks import LARGEST
+from latently.estimators.weights import weights_in_rows
 
 
 def check_data(estimator, X, sample_weight=None, *, reset, missing=None) -> Any:
@@ -41,7 +42,7 @@ def check_data(estimator, X, sample_weight=None, *, reset, missing=None) -> Any:
     if not data.in_memory:
         _check_features_of(estimator, data, reset=reset)
     if sample_weight is not None:
-        weight = check_weights(computed(sample_weight), data.count_rows())
+        weight = np.asarray(weights_in_rows(computed(sample_weight), data.count_rows()))
         data = data.with_field("weight", None if np.all(weight == 1.0) else weight)
     return data
 
