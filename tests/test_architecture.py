@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "latently"
 
 FLOOR = {"estimators", "distributions", "core", "backend"}
-ESTIMATORS = {"mixture", "factorization", "supervised", "deep", "generate"}
+ESTIMATORS = {"mixture", "factorization", "supervised", "deep", "generate", "rejection"}
 MODELS = ESTIMATORS | FLOOR
 
 # package: the packages of latently that it may import besides itself
@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "supervised": FLOOR | {"mixture"},
     "deep": FLOOR | {"mixture", "training"},
     "generate": FLOOR | {"factorization"},
+    "rejection": FLOOR,
     "datasets": set(),
     "metrics": {"core", "backend"},
     "selection": MODELS | {"metrics", "plots"},

@@ -20,6 +20,7 @@ KNOWN_CLASSES = {
     "MPPCA": "latently.mixture",
     "MCFA": "latently.mixture",
     "NestedMixture": "latently.mixture",
+    "MixedMixture": "latently.mixture",
     "PerClass": "latently.supervised",
     "MJFAClassifier": "latently.supervised",
     "MFMClassifier": "latently.supervised",
@@ -41,6 +42,10 @@ KNOWN_CLASSES = {
     "SourceDensity": "latently.generate",
     "CodebookGenerator": "latently.generate",
     "Imputer": "latently.selection",
+    "OutlierDetector": "latently.selection",
+    "ClassifierScore": "latently.rejection",
+    "MahalanobisScore": "latently.rejection",
+    "NeighborScore": "latently.rejection",
 }
 
 
