@@ -195,7 +195,6 @@ class JointAutoencoder(DensityClassifier, CodingEstimator):
     objective: ClassVar[Objective] = Objective("loss per row", direction=-1)
     min_batch_size: ClassVar[int] = 2  # batch normalisation
     least_classes: ClassVar = 2
-    noise_variance_: Any
 
     # -- fitting --------------------------------------------------------------------------------------
 
@@ -373,7 +372,7 @@ class JointAutoencoder(DensityClassifier, CodingEstimator):
             covariances = (1.0 - a) * self.covariances_ + a * covariances + between
             means = self.means_ + share[:, None] * apart
             b = count.sum() / max(total.sum(), _TINY)
-            noise = (1.0 - b) * float(self.noise_variance_) + b * noise
+            noise = (1.0 - b) * float(vars(self)["noise_variance_"]) + b * noise
             count = total
         prior = count / count.sum() if count.sum() > 0 else np.full(len(count), 1.0 / len(count))
         store(self, {"class_count": count, "class_prior": prior, "means": means, "covariances": covariances})
