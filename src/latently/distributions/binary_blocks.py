@@ -3,9 +3,10 @@
     Y ~ Z W X' + N(0, sigma^2)     w_kl ~ half-normal(sigma_w^2)     Z, X ~ ordered Indian buffet processes
 
 Y (N, D), row codes Z (N, K), column codes X (D, L), core W (K, L). Codes are maximised over, core entries
-have the mean-field posterior q(w_kl) = TN(mu_kl, s_kl^2), and the objective J is the bound T of ln p(Y, Z, X) plus
-log hyper-priors. What `binary_features` does with rows is done here with rows and, transposed, with columns.
-Each update is an exact coordinate maximiser, so J never falls. A sweep costs O(ND(K + L) + N K^2 + D L^2).
+have the mean-field posterior q(w_kl) = TN(mu_kl, s_kl^2), and the objective J is the bound T of ln p(Y, Z, X)
+plus log hyper-priors. What `binary_features` does with rows is done here with rows and, transposed, with
+columns. Each update is an exact coordinate maximiser, so J never falls. A sweep costs
+O(ND(K + L) + NK^2 + DL^2).
 Document 003, sections 4.2 and 4.3, as corrected in docs/inbmt.md.
 """
 

@@ -130,4 +130,4 @@ def binary_matrix(name: str, Z: Any) -> Codes:
         raise ValueError(f"{name} must be a matrix with a row for each observation, not shape {Z.shape}")
     if Z.dtype.kind not in "biuf" or not np.all((Z == 0) | (Z == 1)):
         raise ValueError(f"{name} must hold zeros and ones only")
-    return Z.astype(np.int64)
+    return np.asarray(Z, dtype=np.int64)
