@@ -15,6 +15,9 @@ from latently.datasets import (
     _public,
     load,
     load_bars,
+    load_com_nist,
+    load_com_usps,
+    load_griffiths,
     load_noisy_seeds,
     load_three_gaussians,
     load_two_mode_class,
@@ -454,7 +457,7 @@ def test_bad_bars_are_named(options, message):
         load_bars(**options)
 
 
-@pytest.mark.parametrize("generate", [load_three_gaussians, load_two_mode_class, load_bars])
+@pytest.mark.parametrize("generate", [load_three_gaussians, load_two_mode_class, load_bars, load_griffiths])
 def test_generators_follow_their_seed(generate):
     first, again, other = (generate(random_state=seed) for seed in (7, 7, 8))
     assert np.array_equal(first.X, again.X)
@@ -462,6 +465,58 @@ def test_generators_follow_their_seed(generate):
     assert first.name and first.description
     from_state = generate(random_state=np.random.RandomState(7))
     assert np.array_equal(first.X, from_state.X)
+
+
+def test_griffiths_images_are_sums_of_shapes_with_noise():
+    data = load_griffiths(20_000, noise=0.3, luminances=(1.0, 2.0), probability=0.4, random_state=5)
+    assert data.X.shape == (20_000, 36) and data.features.shape == (4, 36)
+    assert data.codes.dtype.kind == "i" and set(np.unique(data.codes)) == {0, 1}
+    assert np.array_equal(data.luminances > 0, data.codes == 1)
+    np.testing.assert_allclose(data.clean, data.luminances @ data.features)
+    assert_moments(data.codes, np.full(4, 0.4), 0.24 * np.eye(4))
+    assert abs(np.mean(data.luminances[data.codes == 1] == 2.0) - 0.5) < 0.02
+    assert_moments((data.X - data.clean)[:, :4], np.zeros(4), 0.09 * np.eye(4))
+    shapes = data.features.reshape(4, 2, 3, 2, 3).transpose(0, 1, 3, 2, 4)
+    for k in range(4):  # a shape of its own in a corner of its own
+        filled = shapes[k].sum(axis=(2, 3))
+        assert np.flatnonzero(filled) == [k] and 5 <= filled.sum() <= 8
+    for options, named in (
+        ({"noise": -1.0}, "noise"),
+        ({"luminances": ()}, "luminances"),
+        ({"luminances": (0.0,)}, "luminances"),
+        ({"probability": 2.0}, "probability"),
+        ({"n_samples": 0}, "n_samples"),
+    ):
+        with pytest.raises(ValueError, match=named):
+            load_griffiths(**options)
+
+
+@pytest.mark.parametrize("generate", [load_com_usps, load_com_nist])
+def test_combined_images_have_a_picture_of_each_class_in_its_quadrant(generate, monkeypatch):
+    rng = np.random.default_rng(0)
+    for name in ("usps", "inbmt_pre_nist"):
+        arrays = {"X": rng.random((80, 6)), "y": np.repeat(np.arange(4), 20), "image_shape": np.array([2, 3])}
+        toy = dataclasses.replace(
+            CATALOGUE["seeds"], bundled=lambda a=arrays: a, content=content_digest(arrays)
+        )
+        monkeypatch.setitem(CATALOGUE, name, toy)
+    data = generate(500, n_pictures=2, noise=0.1, random_state=0)
+    assert (
+        data.X.shape == (500, 24) and data.features.shape == (8, 24) and data.image_shape.tolist() == [4, 6]
+    )
+    np.testing.assert_array_equal(data.clean, data.codes @ data.features)
+    assert abs(np.std(data.X - data.clean) - 0.1) < 0.01
+    by_class = data.codes.reshape(500, 4, 2).sum(axis=2)
+    assert by_class.max() == 1 and abs(by_class.mean() - 0.5) < 0.1
+    images = data.features.reshape(4, 2, 2, 2, 2, 3)
+    for k in range(4):
+        others = images[k].copy()
+        others[:, k // 2, :, k % 2, :] = 0
+        assert not others.any() and not np.array_equal(images[k, 0], images[k, 1])
+    assert np.array_equal(generate(5, random_state=1).X, generate(5, random_state=1).X)
+    assert generate(5, random_state=1).features.shape == (4, 24)
+    with pytest.raises(ValueError, match="n_pictures"):
+        generate(5, n_pictures=0)
 
 
 def test_sizes_of_synthetic_sets():
@@ -542,7 +597,7 @@ def test_noisy_seeds(monkeypatch):
     assert np.array_equal(data.X, load_noisy_seeds(random_state=0).X)
 
 
-@pytest.mark.parametrize("load", [load_three_gaussians, load_two_mode_class, load_bars])
+@pytest.mark.parametrize("load", [load_three_gaussians, load_two_mode_class, load_bars, load_griffiths])
 def test_generators_take_every_kind_of_seed(load):
     """The same seed gives the same rows, and a generator that is passed on gives others."""
     one, again = (load(random_state=np.random.default_rng(3)).X for _ in range(2))

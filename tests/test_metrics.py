@@ -1,4 +1,4 @@
-"""Agreement of clusters with classes, against all assignments, and of reconstructions with rows."""
+"""Agreement of clusters with classes (against all assignments), of images and of matrices."""
 
 from itertools import permutations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.linalg import logm
 from sklearn import metrics as sklearn_metrics
 
 from latently import metrics
@@ -15,6 +16,7 @@ from latently.metrics import (
     mean_sparsity_index,
     purity,
     signal_to_error_ratio,
+    von_neumann_divergence,
 )
 
 MEASURES = [clustering_accuracy, error_rate, purity]
@@ -221,3 +223,77 @@ def test_the_sparsity_index_counts_small_entries_of_each_vector():
     assert mean_sparsity_index(A, threshold=0.1) == pytest.approx((3 / 4 + 2 / 4) / 2)
     with pytest.raises(ValueError, match="threshold must be a number of at least 0"):
         mean_sparsity_index(A, threshold=-1.0)
+
+
+def by_matrix_logarithms(A, B):
+    return np.trace(A @ logm(A) - A @ logm(B) - A + B)
+
+
+def embedded(P, embedding, eps):
+    """The embedding of an image as one large matrix, formed literally."""
+    if embedding == "elementwise":
+        return np.diag(P.ravel() + eps)
+    if embedding == "gram":
+        return P @ P.T + eps * np.eye(len(P))
+    whole = np.block([[np.zeros((len(P),) * 2), P], [P.T, np.zeros((P.shape[1],) * 2)]])
+    values, vectors = np.linalg.eigh(whole)
+    return (vectors * np.abs(values)) @ vectors.T + eps * np.eye(len(whole))
+
+
+@pytest.mark.parametrize("embedding", ["gram", "dilation", "elementwise"])
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (1, 4)])
+def test_the_divergence_of_images_is_that_of_their_embeddings(embedding, shape):
+    rng = np.random.default_rng(0)
+    P, Q = rng.random(shape), rng.random(shape)
+    P[0, 0] = 0.0
+    A, B = embedded(P, embedding, 0.01), embedded(Q, embedding, 0.01)
+    found = von_neumann_divergence(P, Q, embedding=embedding, eps=0.01)
+    assert found == pytest.approx(by_matrix_logarithms(A, B), rel=1e-9)
+    assert found == pytest.approx(von_neumann_divergence(A, B), rel=1e-9)
+    assert found != pytest.approx(von_neumann_divergence(Q, P, embedding=embedding, eps=0.01), rel=1e-3)
+    assert von_neumann_divergence(P, P, embedding=embedding) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_divergence_is_finite_only_if_the_first_range_is_in_the_second():
+    u, v = np.array([3.0, 4.0]) / 5, np.array([-4.0, 3.0]) / 5
+    line, plane = 2 * np.outer(u, u), 2 * np.outer(u, u) + 0.5 * np.outer(v, v)
+    assert von_neumann_divergence(plane, line) == np.inf
+    assert von_neumann_divergence(line, plane) == pytest.approx(0.5)
+    assert von_neumann_divergence(0 * line, plane) == pytest.approx(2.5)
+    assert von_neumann_divergence([[0.0, 1.0]], [[1.0, 0.0]], embedding="elementwise", eps=0) == np.inf
+
+
+def test_a_brighter_shape_and_scattered_pixels():
+    """The numbers of the errata for Figure 4.9 of document 003, whose images are not given."""
+    image = np.zeros((6, 6))
+    plus = np.array([[0, 1], [1, 0], [1, 1], [1, 2], [2, 1]]).T
+    image[:3, 3:] = image[3:, 3:] = image[3:, :3] = 0.5 * np.ones((3, 3))
+    image[1, 4] = image[3, 1] = image[3, 2] = image[4, 2] = 0.0
+    image[4, 3] = image[4, 5] = image[5, 3] = image[5, 5] = 0.0
+    image[tuple(plus)] = 0.5
+    brighter = image.copy()
+    brighter[tuple(plus)] += 0.4
+    assert np.mean((brighter - image) ** 2) == pytest.approx(0.0222, abs=5e-5)
+    found = [
+        von_neumann_divergence(brighter, image, embedding=name)
+        for name in ("elementwise", "dilation", "gram")
+    ]
+    assert found == pytest.approx([0.644, 0.547, 1.444], abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([[1.0, 2.0]], [[1.0, 2.0]]), {}, "A must be symmetric"),
+        (([[1.0, 0.5], [0.0, 1.0]], np.eye(2)), {}, "A must be symmetric"),
+        ((np.eye(2), [[1.0, 2.0], [2.0, 1.0]]), {}, "B must be positive semi-definite"),
+        ((np.eye(2), np.eye(3)), {}, "B must have the shape of A"),
+        ((np.eye(2), np.eye(2)), {"embedding": "log"}, "embedding must be None"),
+        ((np.eye(2), np.eye(2)), {"embedding": "gram", "eps": -1}, "eps must be a finite number"),
+        ((-np.eye(2), np.eye(2)), {"embedding": "elementwise"}, "A must not be negative"),
+        (([[np.nan]], [[1.0]]), {}, "A contains NaN"),
+    ],
+)
+def test_bad_matrices_are_named(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        von_neumann_divergence(*arguments, **options)

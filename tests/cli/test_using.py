@@ -2,15 +2,19 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
+from base64 import b64decode
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import latently as library
+from latently.report._charts import number
 from tests.cli.conftest import make_table, run_command
+from tests.report.cases import Reader
 
 
 def frame_of(answer):
@@ -28,7 +32,7 @@ def in_model_units(folder, table):
 
 def test_results_are_those_of_the_library(latently, fitted):
     folder, data = fitted
-    table, model = pd.read_csv(data), library.load(folder / "model.latently")
+    table, model = pd.read_csv(data), library.load(folder).estimator_
     rows, log_volume = in_model_units(folder, table)
     rows = rows.to_numpy()
     predicted = frame_of(latently("predict", folder, data, "--probabilities"))
@@ -245,7 +249,7 @@ def test_files_are_not_replaced_unless_asked(latently, fitted, tmp_path):
 def test_a_failure_half_way_writes_nothing(latently, fitted, tmp_path, monkeypatch):
     monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 50)
     table = pd.read_csv(fitted[1], dtype=str)
-    table.loc[200, "c"] = "oops"
+    table.loc[150:, "c"] = "oops"
     table.to_csv(tmp_path / "a.csv", index=False)
     answer = latently("predict", fitted[0], tmp_path / "a.csv", "-o", tmp_path / "p.csv", code=1)
     assert "'c'" in answer.err and "'oops'" in answer.err and "--missing" in answer.err
@@ -371,7 +375,7 @@ def test_a_description_that_is_none(latently, fitted, tmp_path, text):
 
 def test_folders_that_are_no_models(latently, fitted, tmp_path):
     assert "latently fit" in latently("score", tmp_path / "absent", fitted[1], code=1).err
-    assert "description.json" in latently("score", tmp_path, fitted[1], code=1).err
+    assert "model.latently" in latently("score", tmp_path, fitted[1], code=1).err
     (tmp_path / "description.json").write_bytes((fitted[0] / "description.json").read_bytes())
     assert "model.latently" in latently("score", tmp_path, fitted[1], code=1).err
     (tmp_path / "model.latently").write_bytes(b"nonsense")
@@ -413,7 +417,7 @@ def test_report_hands_over_what_is_known(latently, tmp_path, written, monkeypatc
     assert search.table_["rank"].tolist() == saved["rank"].tolist()
     assert (tmp_path / "m" / "report.html").read_text() == "page"
     assert "--force" in latently("report", tmp_path / "m", tmp_path / "a.csv", code=1).err
-    monkeypatch.setattr("latently.cli.using.ROWS_IN_REPORT", 50)
+    monkeypatch.setattr("latently.cli.using.CELLS_IN_REPORT", 50 * 5)
     monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 200)
     answer = latently("report", tmp_path / "m", tmp_path / "a.csv", "-o", tmp_path / "r.html", "--json")
     some = written[1]
@@ -421,12 +425,64 @@ def test_report_hands_over_what_is_known(latently, tmp_path, written, monkeypatc
     complete = rows.fillna(0).to_numpy()
     places = [int(np.flatnonzero((np.nan_to_num(row) == complete).all(axis=1))[0]) for row in some["X"]]
     assert places == sorted(set(places))  # rows of the table, each once, beside their own labels
+    assert some["row_numbers"].tolist() == [place + 1 for place in places] and some["n_rows"] == len(rows)
     assert some["labels"].tolist() == table["kind"].iloc[places].tolist()
 
 
 def test_the_real_report_takes_what_it_is_given(latently, fitted, tmp_path):
     latently("report", *fitted, "-o", tmp_path / "r.html")
     assert (tmp_path / "r.html").read_text().lstrip().lower().startswith("<!doctype html>")
+
+
+@pytest.fixture
+def long_file(tmp_path):
+    """60 000 rows in uneven units, of which row 52 346 of the file is far out; and a model of them."""
+    table, _ = make_table(60_000, 3)
+    table.iloc[52_345] += 40 * table.std()
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    pyarrow.write_table(pytest.importorskip("pyarrow").Table.from_pandas(table), tmp_path / "long.parquet")
+    sizes = ["-m", "gaussian-mixture", "-k", 2, "--max-iter", 3, "-o", tmp_path / "m"]
+    assert run_command(["fit", tmp_path / "long.parquet", *sizes]) == 0
+    return tmp_path / "m", tmp_path / "long.parquet"
+
+
+def payload_of(page):
+    """What the script of a report is given."""
+    return json.loads(re.search(r'id="rows">(.*?)</script>', page.read_text())[1])
+
+
+@pytest.mark.parametrize("most_cells", [None, 3 * 52_000])
+def test_report_and_score_number_and_judge_rows_alike(latently, long_file, tmp_path, monkeypatch, most_cells):
+    if most_cells:  # a sample of the rows
+        monkeypatch.setattr("latently.cli.using.CELLS_IN_REPORT", most_cells)
+    scored = json.loads(latently("score", *long_file, "--json").out)
+    rows = pd.DataFrame(scored["results"]).set_index("row")
+    latently("report", *long_file, "-o", tmp_path / "r.html")
+    page = tmp_path / "r.html"
+    payload, text = payload_of(page), Reader(page.read_text()).text()
+    numbers = np.frombuffer(b64decode(payload["rows"]), "<u4")
+    assert len(numbers) == payload["count"] == 50_000 and numbers.max() > 50_000
+    column = payload["values"][0]
+    codes = np.frombuffer(b64decode(column["data"]), "<u2")
+    shown = column["low"] + (column["high"] - column["low"]) * codes / 65534
+    np.testing.assert_allclose(
+        shown, rows["log_density"][numbers], atol=1e-4 * (column["high"] - column["low"])
+    )
+    assert f"threshold: {number(scored['threshold'])}" in text
+    if most_cells is None:
+        least = rows["log_density"].idxmin()
+        assert least == 52_346 and f"row {least}{number(rows['log_density'][least])}" in text
+        assert f"{scored['novel']} of 60\u202f000 rows" in text
+        assert f"mean log density{number(rows['log_density'].mean())}" in text
+    else:
+        assert "52\u202f000 rows, drawn at random from 60\u202f000" in text
+
+
+def test_factors_have_the_names_of_transform(latently, fitted, tmp_path):
+    names = latently("transform", *fitted).out.splitlines()[0].split(",")[1:]
+    latently("report", *fitted, "-o", tmp_path / "r.html")
+    axes = [axis["name"] for axis in payload_of(tmp_path / "r.html")["axes"]]
+    assert axes[: len(names)] == [name.replace("_", " ") for name in names]
 
 
 def test_demo(latently, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Real data sets by name, and generators of synthetic data."""
 
+from latently.datasets._images import load_com_nist, load_com_usps, load_griffiths
 from latently.datasets._load import load, names
 from latently.datasets._synthetic import (
     load_bars,
@@ -12,6 +13,9 @@ from latently.datasets._synthetic import (
 __all__ = [
     "load",
     "load_bars",
+    "load_com_nist",
+    "load_com_usps",
+    "load_griffiths",
     "load_noisy_seeds",
     "load_three_gaussians",
     "load_two_mode_class",

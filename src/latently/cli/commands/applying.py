@@ -150,6 +150,7 @@ def impute(
     if draw + std + (draws is not None) > 1:
         raise typer.BadParameter("give one of --draw, --draws and --std", param_hint="--draws")
     from latently.cli import fitting, using
+    from latently.tables import TableModel
 
     with Voice(answer.json) as voice:
         facts: dict[str, Any] = {}
@@ -162,7 +163,7 @@ def impute(
             facts.update(
                 model=str(imputer.best_), error=imputer.best_score_, of_means=imputer.baseline_score_
             )
-            return using.Folder(None, imputer.best_, record)
+            return using.Folder(None, TableModel.of_fitted(imputer.best_, record))
 
         n_rows, records, n_imputed = using.impute(
             chosen if len(paths) == 1 else using.open_folder(paths[0]), paths[-1],

@@ -97,7 +97,8 @@ def _request(data, criterion, of, columns, read, images, seed, output, force):
 
     return Request(
         data, output, force, of.model, of.components, of.factors, of.options or [], criterion, of.max_iter,
-        of.tol, seed, columns.columns or [], columns.without or [], columns.label, read.missing or [],
+        of.tol, seed, columns.columns or [], columns.without or [], columns.as_is or [],
+        columns.label, read.missing or [],
         columns.standardise, columns.in_memory, reading,
     )  # fmt: skip
 
