@@ -16,11 +16,15 @@ import numpy as np
 from latently.deep import DAGMM, DBN, DMCFA, DMFA, RBM, VAE, JointAutoencoder
 from latently.factorization import (
     BNMF,
+    IBPIBP,
+    INBMT,
+    MEIBP,
     NLMF,
     NMF,
     PCA,
     BinarySparseCoding,
     DeepNLMF,
+    LinearGaussianIBP,
     NLMFClassifier,
     VectorQuantizer,
 )
@@ -81,6 +85,10 @@ def models():
             max_iter=5,
         ),
         "BNMF": BNMF(3, **few),
+        "LinearGaussianIBP": LinearGaussianIBP(max_iter=5, random_state=0),
+        "MEIBP": MEIBP(init_components=3, **few),
+        "IBPIBP": IBPIBP(init_components=3, **few),
+        "INBMT": INBMT(init_components=3, **few),
         "BinarySparseCoding": BinarySparseCoding(3, **few),
         "PCA": PCA(2),
         "VectorQuantizer": VectorQuantizer(3, n_init=1, random_state=0),
