@@ -215,7 +215,7 @@ def test_every_row_can_be_found(visit, wine_page):
 def test_a_component_can_be_seen_alone(visit, wine_page):
     page = visit(wine_page)
     everything, _ = painted(page)
-    button = page.get_by_role("button", name="component 1")
+    button = page.locator("#legend button[data-code='1']")
     button.click()
     n = int(np.count_nonzero(mcfa().predict(wine()[0]) == 1))
     assert button.get_attribute("aria-pressed") == "true"
@@ -402,5 +402,5 @@ def test_fifty_thousand_points_are_drawn_and_found(visit, folder):
     i = int(np.argmax(np.abs(where - where.mean(axis=0)).sum(axis=1)))  # at the rim, where few are
     page.mouse.move(*where[i])
     assert page.locator("#frame").get_attribute("data-row") == f"row {i + 1}"
-    page.get_by_role("button", name="component 2").click()
+    page.locator("#legend button[data-code='2']").click()
     assert page.locator("#told").inner_text().endswith("of 50000 rows.")

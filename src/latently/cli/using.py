@@ -107,6 +107,8 @@ def predictions(folder, all_probabilities):
     classes, name = getattr(model, "classes_", None), answers.kind_of_group(model)
 
     def columns_of(values):
+        if not hasattr(model, "predict_proba"):  # an outlier detector
+            return answers.anomalies(model, record, values)
         probability = answers.probabilities(model, record, values)
         found = {name: answers.predicted(model, record, values), "probability": probability.max(axis=1)}
         if all_probabilities:
