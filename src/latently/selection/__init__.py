@@ -8,13 +8,33 @@ from typing import TYPE_CHECKING, Any
 from latently.selection.criteria import CRITERIA, Criterion
 
 if TYPE_CHECKING:
+    from latently.selection.comparison import Comparison, compare
+    from latently.selection.fit_check import Calibration, calibration
     from latently.selection.imputer import Imputer
     from latently.selection.result import Selection
     from latently.selection.search import select
 
-__all__ = ["CRITERIA", "Criterion", "Imputer", "Selection", "select"]
+__all__ = [
+    "CRITERIA",
+    "Calibration",
+    "Comparison",
+    "Criterion",
+    "Imputer",
+    "Selection",
+    "calibration",
+    "compare",
+    "select",
+]
 
-_HOMES = {"Imputer": "imputer", "Selection": "result", "select": "search"}
+_HOMES = {
+    "Calibration": "fit_check",
+    "Comparison": "comparison",
+    "calibration": "fit_check",
+    "compare": "comparison",
+    "Imputer": "imputer",
+    "Selection": "result",
+    "select": "search",
+}
 
 
 def __getattr__(name: str) -> Any:
