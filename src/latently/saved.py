@@ -20,6 +20,7 @@ KNOWN_CLASSES = {
     "MPPCA": "latently.mixture",
     "MCFA": "latently.mixture",
     "NestedMixture": "latently.mixture",
+    "MixedMixture": "latently.mixture",
     "PerClass": "latently.supervised",
     "MJFAClassifier": "latently.supervised",
     "MFMClassifier": "latently.supervised",
@@ -30,8 +31,14 @@ KNOWN_CLASSES = {
     "DMFA": "latently.deep",
     "DMCFA": "latently.deep",
     "RBM": "latently.deep",
+    "DAGMM": "latently.deep",
+    "JointAutoencoder": "latently.deep",
     "DBN": "latently.deep",
     "VAE": "latently.deep",
+    "LinearGaussianIBP": "latently.factorization",
+    "MEIBP": "latently.factorization",
+    "IBPIBP": "latently.factorization",
+    "INBMT": "latently.factorization",
     "BNMF": "latently.factorization",
     "BinarySparseCoding": "latently.factorization",
     "VectorQuantizer": "latently.factorization",
@@ -39,6 +46,10 @@ KNOWN_CLASSES = {
     "SourceDensity": "latently.generate",
     "CodebookGenerator": "latently.generate",
     "Imputer": "latently.selection",
+    "OutlierDetector": "latently.selection",
+    "ClassifierScore": "latently.rejection",
+    "MahalanobisScore": "latently.rejection",
+    "NeighborScore": "latently.rejection",
 }
 
 
@@ -53,7 +64,7 @@ def load(path, **needed):
     path : str or path-like
         The file; or a folder that the command line wrote, which holds a :class:`latently.tables.TableModel`.
     **needed
-        What the file could not hold, as `save` said: the `encoder` and `decoder` of a VAE with networks of
+        What the file could not hold, as `save` said: the `encoder` and `decoder` of networks of
         your own. Their parameters are those of the file.
 
     Returns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import clone
 
 from latently.cli.models import MODELS
 from latently.cli.speaking import one_line
@@ -36,10 +35,11 @@ def compared(X, record, request, voice, *, n_bootstrap=0):
 def winner(comparison, seed):
     """The name of the best model on the command line, and its estimator, not fitted."""
     best = comparison.best_
-    fresh = type(best)()
-    estimator = clone(best).set_params(
-        max_iter=fresh.max_iter, tol=fresh.tol, callbacks=None, random_state=seed
-    )
+    of_the_search = {"max_iter", "tol", "callbacks", "random_state"}
+    settings = {
+        name: value for name, value in best.get_params(deep=False).items() if name not in of_the_search
+    }
+    estimator = type(best)(random_state=seed, **settings)
     return next(name for name, model in MODELS.items() if model.name == type(best).__name__), estimator
 
 

@@ -19,7 +19,7 @@ from latently.selection.criteria import CRITERIA
 from latently.selection.criteria import DEFAULT as DEFAULT_CRITERION
 from latently.tables import TableModel
 from latently.tables.columns import Choice
-from latently.tables.preparation import Preparation, described, quantiles
+from latently.tables.preparation import Preparation, described, held_out_scores, quantiles
 from latently.tables.preparing import (
     IN_MEMORY_BYTES,
     check_enough,
@@ -59,6 +59,7 @@ class Request:
     standardise: bool | None = None
     in_memory: bool | None = None  # None depends on the size
     reading: Reading = field(default_factory=Reading)
+    hold_out: float = 0.0  # share of the rows that are left out of the fit
     jobs: int | None = None
     budget: float = BUDGET  # seconds to compare families
 
@@ -124,8 +125,14 @@ def _fitted(request, voice, folder, select_all):
     if not known.in_memory and request.in_memory is None:
         voice.note("the table is large, so its numbers are kept in a temporary file during the fit")
     rows = collected(known, record, scratch=folder, in_memory=request.in_memory is True)
+    rows, X_held_out = _without_held_out(rows, request, voice)
     if _compares(request, select_all) and rows.n_rows >= FEWEST_TO_COMPARE:
-        return _best_family(request, record, rows, voice)
+        fitted = _best_family(request, record, rows, voice)
+        if X_held_out is not None:
+            fitted = replace(
+                fitted, record=_with_held_out(fitted.record, fitted.model, X_held_out, request.seed)
+            )
+        return fitted
     labels, rows = _labels(model, name, rows, voice)
     sizes, grid = _sizes(request, model, rows.n_rows, len(places))
     estimator = build(
@@ -139,6 +146,8 @@ def _fitted(request, voice, folder, select_all):
         selection = _selected(estimator, by, grid, request, voice)
         estimator.set_params(**selection.best_params_)
     fitted = selection.best_ if selection and all_rows else _run(estimator, rows.X, labels, voice)
+    if X_held_out is not None:
+        record = _with_held_out(record, fitted, X_held_out, request.seed)
     return _complete(fitted, record, rows, selection)
 
 
@@ -171,6 +180,30 @@ def _best_family(request, record, rows, voice):
         probability_plot=None if fit is None else [fit.expected, fit.observed],
     )
     return replace(_complete(fitted, record, rows, None), comparison=comparison)
+
+
+def _without_held_out(rows, request, voice):
+    """The rows of the fit, and those held out of it in the model's units, if any are wanted."""
+    if not request.hold_out:
+        return rows, None
+    if not isinstance(rows.X, np.ndarray):
+        raise ValueError("--hold-out needs all rows in memory; give --in-memory")
+    n = round(request.hold_out * rows.n_rows)
+    if n < 1:
+        raise ValueError(f"--hold-out {request.hold_out:g} of {counted(rows.n_rows, 'row')} is none")
+    out = np.zeros(rows.n_rows, dtype=bool)
+    out[np.random.default_rng(request.seed).permutation(rows.n_rows)[:n]] = True
+    voice.note(f"{counted(n, 'row')} of {rows.n_rows} are held out of the fit, for thresholds of scores")
+    codes = None if rows.codes is None else rows.codes[~out]
+    return replace(rows, X=rows.X[~out], n_rows=rows.n_rows - n, codes=codes), rows.X[out]
+
+
+def _with_held_out(record, fitted, X, seed):
+    """The record with log densities of held-out rows, from which later commands take thresholds."""
+    if not hasattr(fitted, "score_samples"):
+        raise ValueError(f"--hold-out is of no use: a {type(fitted).__name__} has no densities")
+    scores = np.asarray(fitted.score_samples(X), dtype=np.float64) - record.log_volume(X)
+    return replace(record, held_out=held_out_scores(scores, np.random.default_rng(seed)))
 
 
 def chosen_imputer(request, voice):

@@ -1,4 +1,4 @@
-"""Model selection: numbers of components and factors, noise structures, by a criterion; imputation."""
+"""Model selection: numbers of components and factors, noise structures; imputation; outlier detection."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from latently.selection.comparison import Comparison, compare
     from latently.selection.fit_check import Calibration, calibration
     from latently.selection.imputer import Imputer
+    from latently.selection.outliers import OutlierDetector, as_outlier_detector
     from latently.selection.result import Selection
     from latently.selection.search import select
 
@@ -20,7 +21,9 @@ __all__ = [
     "Comparison",
     "Criterion",
     "Imputer",
+    "OutlierDetector",
     "Selection",
+    "as_outlier_detector",
     "calibration",
     "compare",
     "select",
@@ -29,10 +32,12 @@ __all__ = [
 _HOMES = {
     "Calibration": "fit_check",
     "Comparison": "comparison",
+    "Imputer": "imputer",
+    "OutlierDetector": "outliers",
+    "Selection": "result",
+    "as_outlier_detector": "outliers",
     "calibration": "fit_check",
     "compare": "comparison",
-    "Imputer": "imputer",
-    "Selection": "result",
     "select": "search",
 }
 

@@ -15,7 +15,7 @@ from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMix
 
 _MOST_COMPONENTS = 50
 _MOST_FULL_FEATURES = 200  # beyond which full covariances are not tried
-_STEPS = {
+_STEPS: dict[int, list[tuple[int, ...]]] = {
     1: [(1,), (2,), (-1,)],
     2: [(1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (2, 0), (0, 2), (1, -1), (-1, 1)],
 }

@@ -177,6 +177,16 @@ class ModelOptions:
     tol: Annotated[
         float | None, option(help="Relative gain below which a fit stops.", panel=_MODEL, min=0.0)
     ] = None
+    hold_out: Annotated[
+        float,
+        option(
+            help="Share of the rows, drawn at random, to leave out of the fit: score and report then have a "
+            "threshold with a guarantee.",
+            panel=_MODEL,
+            min=0.0,
+            max=0.9,
+        ),
+    ] = 0.0
 
 
 Jobs = Annotated[
