@@ -31,6 +31,8 @@ KNOWN_CLASSES = {
     "DMFA": "latently.deep",
     "DMCFA": "latently.deep",
     "RBM": "latently.deep",
+    "DAGMM": "latently.deep",
+    "JointAutoencoder": "latently.deep",
     "DBN": "latently.deep",
     "VAE": "latently.deep",
     "LinearGaussianIBP": "latently.factorization",
@@ -62,7 +64,7 @@ def load(path, **needed):
     path : str or path-like
         The file; or a folder that the command line wrote, which holds a :class:`latently.tables.TableModel`.
     **needed
-        What the file could not hold, as `save` said: the `encoder` and `decoder` of a VAE with networks of
+        What the file could not hold, as `save` said: the `encoder` and `decoder` of networks of
         your own. Their parameters are those of the file.
 
     Returns

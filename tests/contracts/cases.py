@@ -56,7 +56,7 @@ EVERYWHERE = frozenset({"files", "dask", "torch"})
 ROW_METHODS = (
     *("score_samples", "predict", "predict_proba", "predict_log_proba", "transform", "reconstruct", "impute"),
     *("predict_codes", "predict_component", "predict_subcomponents", "subcomponent_proba", "bound"),
-    *("factor_posterior", "row_cost", "accepts", "sources", "score_sources"),
+    *("factor_posterior", "row_cost", "accepts", "sources", "score_sources", "memberships", "energy"),
 )
 
 
@@ -333,7 +333,7 @@ CASES = [
     Case("DMCFA", partial(DMCFA, 2, 2, 2, 1, **PLAIN), layered=True),
     Case("DMCFA-tuned", partial(DMCFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True),
 ]
-NETWORKS = {"DBN", "RBM", "VAE"}
+NETWORKS = {"DAGMM", "DBN", "JointAutoencoder", "RBM", "VAE"}
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 if HAVE_TORCH:
     TRAINED = {"trained": True, "sources": frozenset({"files", "torch"})}
@@ -353,6 +353,22 @@ if HAVE_TORCH:
             "VAE-bernoulli",
             partial(deep.VAE, 1, hidden_layer_sizes=[3], likelihood="bernoulli", **EPOCHS),
             rows="unit",
+            **TRAINED,
+        ),
+        Case(
+            "DAGMM",
+            partial(deep.DAGMM, 2, 1, hidden_layer_sizes=[6], estimation_layer_sizes=[4], **EPOCHS),
+            **TRAINED,
+        ),
+        Case(
+            "JointAutoencoder",
+            partial(deep.JointAutoencoder, 2, hidden_layer_sizes=[6], **EPOCHS),
+            unlabelled=True,
+            **TRAINED,
+        ),
+        Case(
+            "JointAutoencoder-variational",
+            partial(deep.JointAutoencoder, 2, hidden_layer_sizes=[6], variational=True, **EPOCHS),
             **TRAINED,
         ),
     ]
