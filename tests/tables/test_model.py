@@ -27,7 +27,7 @@ def holed(fitted, tmp_path):  # noqa: F811
 def answered(text):
     """Numbers as Python reads them, to the last bit."""
     frame = pd.read_csv(io.StringIO(text), dtype=str)
-    numbers = [name for name in frame if name not in ("word", "row", "component", "novel")]
+    numbers = [name for name in frame if name not in ("word", "row", "component", "accepted")]
     frame[numbers] = frame[numbers].map(float)
     return frame.astype({"component": int} if "component" in frame else {})
 
@@ -116,8 +116,8 @@ def test_rows_are_accepted_as_the_command_line_does(latently, fitted):  # noqa: 
     folder, data = fitted
     model = library.load(folder)
     for rate in (0.9, 0.99):
-        novel = pd.read_csv(io.StringIO(latently("score", folder, data, "--accept", rate).out))["novel"]
-        np.testing.assert_array_equal(model.accepts(data, rate), ~novel)
+        scored = pd.read_csv(io.StringIO(latently("score", folder, data, "--accept", rate).out))
+        np.testing.assert_array_equal(model.accepts(data, rate), scored["accepted"])
     np.testing.assert_array_equal(model.accepts(data), model.accepts(data, 0.99))
     rows = model.preparation_.to_frame(pd.read_csv(data).to_numpy())
     model.estimator_.calibrate_rejection(rows + 0.1, acceptance=0.5)

@@ -56,6 +56,14 @@ MODELS = {
     "dmfa": Model(_DEEP, "DMFA", "MFA with a mixture in each component", kind="deep"),
     "dmcfa": Model(_DEEP, "DMCFA", "MCFA with a mixture in each component", kind="deep"),
     "vae": Model(_DEEP, "VAE", "variational autoencoder", k=None, kind="network"),
+    "dagmm": Model(_DEEP, "DAGMM", "anomalies by an autoencoder and a mixture of codes", kind="network"),
+    "joint-autoencoder": Model(
+        _DEEP,
+        "JointAutoencoder",
+        "an autoencoder that classifies, generates and rejects",
+        k=None,
+        kind="classes",
+    ),
     "rbm": Model(
         _DEEP,
         "RBM",

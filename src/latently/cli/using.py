@@ -21,13 +21,16 @@ from latently.cli.writing import (
     new_file,
     write_rows,
 )
+from latently.core import conformal
 from latently.core.sources import package
+from latently.estimators.rejection import check_acceptance
 from latently.saved import load
 from latently.tables import answers
+from latently.tables.preparation import ACCEPTANCE
 from latently.tables.preparing import later_rows
+from latently.tables.reading import FILE
 
 CELLS_IN_REPORT = 16_000_000  # of more, rows are drawn
-ACCEPTED = 0.99  # by default `score` takes this fraction of the training rows for ordinary
 MOST_SAMPLES_AT_ONCE = 100_000
 
 
@@ -84,7 +87,7 @@ def apply(folder, data, reading, missing, columns_of, voice, *, output, force, k
     for name in keep:
         if name not in later.table.columns:
             raise ValueError(f"--keep names {shown(name)}, which is not a column of the data")
-    if later.table.path.is_dir():
+    if FILE in later.table.beside:  # of images, or one of several
         keep = (*keep, "file")
 
     def frames():
@@ -104,6 +107,8 @@ def predictions(folder, all_probabilities):
     classes, name = getattr(model, "classes_", None), answers.kind_of_group(model)
 
     def columns_of(values):
+        if not hasattr(model, "predict_proba"):  # an outlier detector
+            return answers.anomalies(model, record, values)
         probability = answers.probabilities(model, record, values)
         found = {name: answers.predicted(model, record, values), "probability": probability.max(axis=1)}
         if all_probabilities:
@@ -121,14 +126,27 @@ def log_densities(folder, values):
     return answers.log_densities(folder.model, folder.record, values)
 
 
-def threshold(folder, acceptance_rate, reference, reading, missing, voice):
-    """The log density below which rows are novel, from reference rows or from the training rows."""
+def threshold(folder, acceptance, reference, reading, missing, voice):
+    """The log density below which rows are rejected: from reference rows, else as the record has it."""
+    check_acceptance("--accept", acceptance)
     folder.needs("score_samples", "compute densities")
+    record = folder.record
     if reference is None:
-        return folder.record.threshold(acceptance_rate)
+        if not record.held_out:
+            voice.note(
+                f"the threshold is that of {acceptance:.4g} of the rows of the fit, and of new rows a few "
+                "more are rejected; for a guarantee give --reference with other rows, or fit with --hold-out "
+                "0.2"
+            )
+        return record.threshold(acceptance)
     later = open_later(folder, reference, reading, missing, voice)
+    if later.table.path.name == record.file:
+        voice.note(
+            f"the reference rows are in a file of the same name as those of the fit, {shown(record.file)}; "
+            "densities of rows that the fit has seen are too high, and too many new rows are then rejected"
+        )
     scores = np.concatenate([log_densities(folder, values) for _, values, _ in later.frames()])
-    return float(np.quantile(scores, 1 - acceptance_rate))
+    return conformal.threshold(scores, acceptance)
 
 
 def factors(folder):
@@ -279,13 +297,20 @@ def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows, r
             "columns": len(record.columns),
             "standardised": record.standardised,
             **({"left out": left_out} if left_out else {}),
+            **({"verdict": record.verdict} if record.verdict else {}),
         },
         units=(record.mean, record.scale),
         row_numbers=row_numbers,
         n_rows=n_rows,
-        threshold=record.threshold(ACCEPTED) if record.densities else None,
+        threshold=_usual_threshold(record),
         command_line=None if data is None else _command_line(folder, data),
     )
+
+
+def _usual_threshold(record):
+    """That of `score` without options; None if too few rows were held out for it."""
+    too_few = record.held_out and len(record.held_out) < conformal.least_rows(ACCEPTANCE)
+    return record.threshold(ACCEPTANCE) if record.densities and not too_few else None
 
 
 def _command_line(folder, data):
@@ -302,13 +327,26 @@ def _command_line(folder, data):
     options += [part for name, why in record.left_out if why == "not wanted" for part in ("--without", name)]
     options += [part for text in record.missing for part in ("--missing", text)]
     options += [part for name in record.as_is for part in ("--as-is", name)]
+    options += [part for text in _settings(folder.model, entry) for part in ("--option", text)]
     return CommandLine(
         str(folder.path),
-        str(data),
+        tuple(map(str, data)) if isinstance(data, list | tuple) else (str(data),),
         record.model,
         {option: size for option, size in given.items() if isinstance(size, int)},
         tuple(options),
     )
+
+
+def _settings(model, entry):
+    """Settings of a model that are not the defaults, as --option has them."""
+    given = model.get_params(deep=False)
+    defaults = type(model)().get_params(deep=False) if entry.name != "PerClass" else given
+    own = {entry.k, entry.q, "random_state", "max_iter", "tol", "callbacks", "verbose"}
+    return [
+        f"{name}={value}"
+        for name, value in given.items()
+        if name not in own and value != defaults[name] and isinstance(value, bool | int | float | str)
+    ]
 
 
 def read_selection(folder):

@@ -219,6 +219,8 @@ class Facts:
         if hasattr(self.model, "classes_"):
             found = labelled(predicted, len(self.X), self.model.classes_)
             return Groups("predicted class", found.names, found.codes)
+        if not hasattr(self.model, "predict_proba"):  # an outlier detector
+            return Groups("kind of row", ["usual", "anomaly"], (predicted == -1).astype(int))
         probabilities = self.asked("predict_proba")
         names = [f"component {k}" for k in range(probabilities.shape[1])]
         if getattr(self.model, "noise_component", False):  # has the last column, and the label -1

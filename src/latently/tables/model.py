@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from latently.estimators import notebook
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.randomness import as_generator
+from latently.estimators.rejection import check_acceptance
 from latently.estimators.saving import save
 from latently.tables import answers
 from latently.tables.columns import Choice
-from latently.tables.preparation import preparation_of, quantiles
+from latently.tables.preparation import ACCEPTANCE, preparation_of, quantiles
 from latently.tables.preparing import check_enough, collected, later_rows, recorded, surveyed, takes_binary
 from latently.tables.reading import like_input, table_of
 
@@ -176,20 +177,47 @@ class TableModel(BaseEstimator):
         return float(np.mean(self.score_samples(table)))
 
     def accepts(self, table, acceptance=None):
-        """Whether each row is as usual as the rows of the fit, (n_rows,).
+        """Whether each row is as usual as the rows of the fit, (n_rows,); `latently score` tells the same.
 
-        A row is accepted if its log density is at least that of a fraction `acceptance` of the rows fitted,
-        by default 0.99: `latently score` calls the others novel. Without `acceptance`, an estimator whose
-        rejection was calibrated (`calibrate_rejection`) decides by its own threshold.
+        Without `acceptance`, by the threshold of `calibrate_rejection`, or 0.99. A row is accepted if its log
+        density is at least that of a fraction `acceptance` of the rows that were left out of the fit
+        (`latently fit --hold-out`) or, if none were, of the rows of the fit.
         """
         estimator, record = self._fitted()
         if acceptance is None and np.max(getattr(estimator, "reject_below_", -np.inf)) > -np.inf:
             return self._answer(answers.accepted, table)
         if not record.densities:
             raise ValueError(f"a {type(estimator).__name__} has no densities, so it cannot tell unusual rows")
-        if acceptance is not None and not 0 <= acceptance <= 1:
-            raise ValueError(f"acceptance must be between 0 and 1, not {acceptance!r}")
-        return self.score_samples(table) >= record.threshold(0.99 if acceptance is None else acceptance)
+        if acceptance is not None:
+            check_acceptance("acceptance", acceptance)
+        return self.score_samples(table) >= record.threshold(ACCEPTANCE if acceptance is None else acceptance)
+
+    def calibrate_rejection(self, table, y=None, *, acceptance=0.95, per_class=False):
+        """Find the threshold of `accepts` by rows that were left out of the fit.
+
+        New rows of the same kind are then accepted with a probability of at least `acceptance`: as the method
+        of the estimator, which is that of all models with a density.
+
+        Parameters
+        ----------
+        table : table
+            Rows that the fit has not seen.
+        y : array-like of shape (n_rows,), optional
+            Their classes, for `per_class`.
+        acceptance : float, default=0.95
+        per_class : bool, default=False
+            Whether every class has a threshold of its own; for classifiers.
+
+        Returns
+        -------
+        self
+        """
+        estimator, _ = self._fitted()
+        answers.needs(estimator, "calibrate_rejection", "be calibrated")
+
+        rows = self._answer(lambda estimator, record, values: record.to_frame(values), table)
+        estimator.calibrate_rejection(rows, y, acceptance=acceptance, per_class=per_class)
+        return self
 
     def transform(self, table):
         """Factors of each row: a table like the one given, with columns factor_1, factor_2 and so on."""

@@ -11,10 +11,13 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from latently.core import conformal
 from latently.core.words import listed
 from latently.selection.criteria import CRITERIA
 
 FORMAT_VERSION = 2
+ACCEPTANCE = 0.99  # where the user asks for no other
+MOST_HELD_OUT = 5000  # log densities in a record
 _LARGEST_NUMBER = 1e299  # in a record
 PROBABILITIES = np.unique(
     np.r_[0, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, np.arange(1, 100) / 100, 0.995, 0.999, 1]
@@ -41,8 +44,13 @@ class Preparation:
     image_shape: list[int] | None
     seed: int
     densities: list[float]  # quantiles of log densities of the training rows, in the user's units, if any
+    held_out: list[float]  # log densities of rows that were left out of the fit, in the same units, if any
     selection: dict | None  # criterion and parameters of the table in selection.csv
     sentinels: dict[str, list[float]]  # values of columns that stand for missing cells
+    verdict: str | None = None  # of a comparison of families
+    probability_plot: list | None = (
+        None  # expected and observed shares of held-out rows, as `Calibration` has them
+    )
 
     def to_frame(self, values):
         """Rows in the model's units."""
@@ -56,9 +64,19 @@ class Preparation:
         """(n,) log density in the model's units minus that in the user's units, for observed entries."""
         return ~np.isnan(values) @ np.log(np.array(self.scale))
 
-    def threshold(self, acceptance_rate):
-        """The log density that this fraction of the training rows reaches."""
-        return float(np.interp(1 - acceptance_rate, PROBABILITIES, self.densities))
+    def threshold(self, acceptance):
+        """The log density below which rows are rejected.
+
+        By rows that were left out of the fit new rows of the same kind are accepted with at least this
+        probability; by those of the fit, whose densities are higher, with a little less.
+        """
+        if self.held_out:
+            return conformal.threshold(np.array(self.held_out), acceptance)
+        return self.quantile(1 - acceptance)
+
+    def quantile(self, share):
+        """The log density below which there is this share of the training rows."""
+        return float(np.interp(share, PROBABILITIES, self.densities))
 
     def to_dict(self):
         """The entries, as JSON has them."""
@@ -69,6 +87,13 @@ def quantiles(scores):
     """Quantiles of log densities, for a record."""
     within = np.clip(scores, -_LARGEST_NUMBER, _LARGEST_NUMBER)  # a density may underflow to zero
     return [float(value) for value in np.quantile(within, PROBABILITIES)]
+
+
+def held_out_scores(scores, rng):
+    """Log densities of rows left out of the fit, for a record: at most a few thousand of them."""
+    if len(scores) > MOST_HELD_OUT:
+        scores = rng.choice(scores, MOST_HELD_OUT, replace=False)
+    return [float(value) for value in np.sort(np.clip(scores, -_LARGEST_NUMBER, _LARGEST_NUMBER))]
 
 
 def described(record):
@@ -167,7 +192,10 @@ _CHECKS = {
     "image_shape": _or_none(lambda value: _all(_count)(value) and 2 <= len(value) <= 3),
     "seed": _count,
     "densities": _all(_number),
+    "held_out": _all(_number),
     "selection": _or_none(_selection),
+    "verdict": _or_none(_text),
+    "probability_plot": _or_none(lambda value: _all(_all(_number))(value) and len(value) == 2),
     "sentinels": lambda value: isinstance(value, dict) and all(map(_all(_number), value.values())),
 }
 

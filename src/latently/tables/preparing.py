@@ -106,6 +106,7 @@ def recorded(known, class_name, *, model="", missing=(), as_is=(), standardise=N
         image_shape=list(table.image_shape) if whole_image else None,
         seed=seed,
         densities=[],
+        held_out=[],
         selection=None,
         sentinels={found.columns[place]: list(values) for place, values in known.sentinels.items()},
     )
