@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from latently.selection.criteria import CRITERIA, Criterion
 
 if TYPE_CHECKING:
+    from latently.selection.comparison import Comparison, compare
+    from latently.selection.fit_check import Calibration, calibration
     from latently.selection.imputer import Imputer
     from latently.selection.outliers import OutlierDetector, as_outlier_detector
     from latently.selection.result import Selection
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CRITERIA",
     "Bootstrap",
+    "Calibration",
+    "Comparison",
     "Criterion",
     "Imputer",
     "LikelihoodRatioTest",
@@ -29,12 +33,16 @@ __all__ = [
     "Selection",
     "as_outlier_detector",
     "bootstrap",
+    "calibration",
+    "compare",
     "likelihood_ratio_test",
     "select",
 ]
 
 _HOMES = {
     "Bootstrap": "uncertainty",
+    "Calibration": "fit_check",
+    "Comparison": "comparison",
     "Imputer": "imputer",
     "LikelihoodRatioTest": "uncertainty",
     "OutlierDetector": "outliers",
@@ -42,6 +50,8 @@ _HOMES = {
     "as_outlier_detector": "outliers",
     "bootstrap": "uncertainty",
     "likelihood_ratio_test": "uncertainty",
+    "calibration": "fit_check",
+    "compare": "comparison",
     "select": "search",
 }
 

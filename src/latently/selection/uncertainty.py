@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 from scipy.linalg import svd
@@ -29,8 +30,9 @@ from latently.estimators.messages import warn_user
 from latently.estimators.randomness import as_generator
 
 METHODS = ("weighted", "parametric")
-_AXES = {"K": "component", "D": "feature", "q": "factor", "2": "end"}
-_ROTATED = {"loadings": -1, "latent_means": -1, "latent_covariances": (-2, -1)}  # axes of factors
+_AXES = {"K": "component", "D": "feature", "q": "factor"}
+_PLACES = ("component", "feature", "feature_2", "factor", "factor_2")
+_NUMBERS = ("estimate", "standard_error", "low", "high")
 _MOST_FAILED = 0.2  # share of draws that may fail without an error
 
 
@@ -66,20 +68,18 @@ class Bootstrap:
             if len(shape) > 1 and shape[-1] == shape[-2]:  # symmetric
                 index = index[index[:, -1] <= index[:, -2]]
             at = tuple(index.T)
-            columns = {"parameter": np.full(len(index), name)}
+            columns: dict[str, Any] = {"parameter": np.full(len(index), name)}
             for axis, symbol in enumerate(shape):
                 title = _AXES[symbol] + ("_2" if symbol in shape[:axis] else "")
-                values = index[:, axis]
-                columns[title] = [self._names[i] for i in values] if symbol == "D" else values
+                places = index[:, axis]
+                columns[title] = [self._names[i] for i in places] if symbol == "D" else places
             values = [np.asarray(array)[at] if len(shape) else np.atleast_1d(array) for array in numbers]
-            columns |= dict(zip(("estimate", "standard_error", "low", "high"), values, strict=True))
+            columns |= dict(zip(_NUMBERS, values, strict=True))
             tables.append(pandas.DataFrame(columns))
         table = pandas.concat(tables, ignore_index=True)
-        numbers = ["estimate", "standard_error", "low", "high"]
-        places = [name for name in ("component", "feature", "feature_2", "factor", "factor_2", "end")]
-        table = table[["parameter", *(name for name in places if name in table), *numbers]]
-        counts = [name for name in table if name in places and not name.startswith("feature")]
-        return table.astype(dict.fromkeys(counts, "Int64"))
+        known = [name for name in _PLACES if name in table]
+        counts = [name for name in known if not name.startswith("feature")]
+        return table[["parameter", *known, *_NUMBERS]].astype(dict.fromkeys(counts, "Int64"))
 
     def summary(self):
         """Text: the estimates of each parameter with their standard errors."""
@@ -224,7 +224,7 @@ def matched(model, reference, X):
         turn = _turn(arrays["loadings"], np.asarray(reference.loadings_))
         for name in ("loadings", "latent_means"):
             if name in arrays:
-                arrays[name] = _turned(arrays[name], turn)
+                arrays[name] = arrays[name] @ turn
         if "latent_covariances" in arrays:
             arrays["latent_covariances"] = turn.T @ arrays["latent_covariances"] @ turn
     return arrays
@@ -237,10 +237,6 @@ def _turn(loadings, reference):
         U, _, V = svd(product)
         return U @ V
     return np.stack([_turn(one, other) for one, other in zip(loadings, reference, strict=True)])
-
-
-def _turned(array, turn):
-    return array @ turn
 
 
 # -- the number of components -------------------------------------------------------------------------
