@@ -3,9 +3,9 @@
     python benchmarks/fits.py [--quick] [--device cuda] [--data DIRECTORY] [--output FILE.json]
 
 Everything is default: `fit()` with its search for starts against scikit-learn's single start, and `select`
-against a loop over scikit-learn's fits. Likelihoods are those of rows that were left out, costs of NMF those of
-all rows. Times are CPU seconds, both sides in one process, and told as ratios; on a device they are seconds by
-the clock, and scikit-learn stays on the CPU. Sets of `--data` that are missing are left out.
+against a loop over scikit-learn's fits. Likelihoods are those of rows that were left out, costs of NMF those
+of all rows. Times are CPU seconds, both sides in one process, and told as ratios; on a device they are
+seconds by the clock, and scikit-learn stays on the CPU. Sets of `--data` that are missing are left out.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from latently.distributions.convex_rows import Rows, Softmax, descended, inverse
 from latently.distributions.mappings import MAPPINGS
 from latently.distributions.nonlinear import Layer, Multiply, Newton, Terms, prepared, swept_rows
 from latently.distributions.stack import climbed, flattened, unflattened
+from latently.estimators.weights import in_rows
 from latently.factorization import NLMF, PCA, DeepNLMF, NLMFClassifier
 from latently.selection import select
 from tests.oracles import nlmf as oracle
@@ -58,7 +59,7 @@ def problem(seed, way, N=6, D=4, r=2, holed=False):
     classes = {"coef_init": np.abs(rng.normal(size=(3, r))), "intercept_init": np.abs(rng.normal(size=3))}
     y = np.arange(N) % 3
     y[N - 1] = -1
-    return X, start, classes, y, rng.uniform(0.5, 2.0, N)
+    return X, start, classes, y, in_rows(rng.uniform(0.5, 2.0, N))  # costs are sums
 
 
 def swept(sweep, n, options, X, start, y=None, classes=None, weight=None):

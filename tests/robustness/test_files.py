@@ -721,7 +721,7 @@ def test_a_threshold_that_is_no_number(saved_classifier, number):
     text = json.dumps(header).replace("7654321.0", number)
     metadata = {"latently": text, "sha256": io._digest(text, arrays)}
     safetensors.numpy.save_file(arrays, saved_classifier, metadata=metadata)
-    with pytest.raises(ModelFileError, match="reject_below"):
+    with pytest.raises(ModelFileError, match=r"reject_below|damaged"):
         latently.load(saved_classifier)
 
 
@@ -942,7 +942,7 @@ def test_a_folder_that_may_not_be_written(tmp_path, saved):
         folder.chmod(0o700)
 
 
-@pytest.mark.parametrize("step", ["replace", "chmod", "fdopen"])
+@pytest.mark.parametrize("step", ["replace", "chmod", "fsync"])
 @pytest.mark.parametrize(
     "error", [OSError("disk full"), KeyboardInterrupt()], ids=["OSError", "KeyboardInterrupt"]
 )

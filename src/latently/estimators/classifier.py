@@ -35,6 +35,7 @@ from latently.estimators.labels import (
 from latently.estimators.messages import InterruptedWarning
 from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import in_main_memory
+from latently.estimators.weights import in_rows
 
 FEW = 100  # labelled rows per class, on average, below which models are cross-validated
 _FOLDS = 5
@@ -234,7 +235,7 @@ class DensityClassifier(ClassifierMixin, Rejecting):
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("error", InterruptedWarning)
                 try:
-                    model.fit(rows[~others], codes[~others], None if unweighted else weight[~others])
+                    model.fit(rows[~others], codes[~others], None if unweighted else in_rows(weight[~others]))
                     found = model._class_log_joint(rows[others])
                 except (ValueError, ArithmeticError):  # fewer rows than the model needs
                     continue

@@ -120,7 +120,7 @@ class IterativeEstimator(BaseEstimator):
         y : ignored
             Unless the model uses labels.
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; an integer weight is equivalent to repeating the row.
+            Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
         Returns
         -------

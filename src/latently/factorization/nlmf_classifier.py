@@ -146,7 +146,7 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
             The class of each row, as numbers or text; -1 for unlabelled rows, whose cross-entropy is left
             out. If y holds only two labels and one of them is -1, it is a class.
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; an integer weight is equivalent to repeating the row.
+            Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
         Returns
         -------

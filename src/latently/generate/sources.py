@@ -23,6 +23,7 @@ from latently.estimators.options import estimator
 from latently.estimators.randomness import as_generator, draw_from
 from latently.estimators.rejection import Rejecting, remember_rows
 from latently.estimators.rows import in_main_memory
+from latently.estimators.weights import weights_in_rows
 
 
 @estimator
@@ -90,7 +91,7 @@ class SourceDensity(DensityMixin, Rejecting, Estimator):
                 S = np.asarray(factorizer.fit_transform(X))
                 density.fit(S)
             else:
-                weight = check_weights(sample_weight, len(X))
+                weight = weights_in_rows(sample_weight, len(X))
                 S = np.asarray(factorizer.fit(X, sample_weight=weight).transform(X))
                 density.fit(S, sample_weight=weight)
             check_decodes(factorizer)

@@ -33,7 +33,7 @@ def fit(self, X, y=None, sample_weight=None):
         The class of each row, as numbers or text; -1 for unlabelled rows. If y holds only two labels and one
         of them is -1, it is a class.
     sample_weight : array-like of shape (n_samples,), optional
-        Weight of each row; an integer weight is equivalent to repeating the row.
+        Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
     Returns
     -------

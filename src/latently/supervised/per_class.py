@@ -20,14 +20,15 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from latently.backend.namespace import like, namespace, to_numpy
 from latently.core.data import Data
 from latently.estimators.base import Estimator
-from latently.estimators.checks import check_integer, check_mixing_weights, check_weights, numbers
+from latently.estimators.checks import check_integer, check_mixing_weights, numbers
 from latently.estimators.classifier import FEW, DensityClassifier, check_temperature
-from latently.estimators.data import check_data
+from latently.estimators.data import check_data, in_memory
 from latently.estimators.messages import InterruptedWarning, unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_generator, draw_from
 from latently.estimators.rejection import remember_rows
 from latently.estimators.rows import in_main_memory
+from latently.estimators.weights import in_rows, weights_in_rows
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 from latently.supervised.borrowing import borrowed_rows, check_shrinkage
 
@@ -139,7 +140,7 @@ class PerClass(DensityClassifier, Estimator):
         with unchanged_on_failure(self):
             rows = self._rows(X, reset=True)
             codes = self._encoded(y, len(rows))
-            weight = None if sample_weight is None else check_weights(sample_weight, len(rows))
+            weight = None if sample_weight is None else weights_in_rows(sample_weight, len(rows))
             self.class_prior_ = self._prior(np.bincount(codes, weight))
             amount = self._learnt_amount(rows, codes, weight)
             lent = self._borrowed(rows, codes, weight, amount)
@@ -223,7 +224,7 @@ class PerClass(DensityClassifier, Estimator):
             )
 
     def _rows(self, X, *, reset):
-        data = check_data(self, np.asarray(X) if isinstance(X, np.memmap) else X, reset=reset)
+        data = check_data(self, in_memory(X), reset=reset)
         if not data.in_memory:
             raise ValueError("PerClass needs all rows of X in memory; give them as an array or a data frame")
         return data.X
@@ -351,7 +352,7 @@ def _of_class(rows, codes, weight, lent, code):
 
 
 def _fitted_to_class(density, label, X, weight, n_rows):
-    weights = {} if weight is None else {"sample_weight": weight}
+    weights = {} if weight is None else {"sample_weight": in_rows(weight)}
     try:
         return clone(density).fit(X, **weights)
     except ValueError as error:
