@@ -50,6 +50,13 @@ class Comparison:
     verdict_: str
     seconds_: float
 
+    def unfitted(self, random_state=0):
+        """The best estimator, not fitted, with the settings of a fit to the end."""
+        settings = self.best_.get_params(deep=False)
+        for name in ("max_iter", "tol", "callbacks"):
+            del settings[name]
+        return type(self.best_)(**{**settings, "random_state": random_state})
+
     def __str__(self):
         return self.verdict_
 
