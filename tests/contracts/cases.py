@@ -228,6 +228,7 @@ LAYERED = {"direction": -1, "objective": None, "layered": True}
 CASES = [
     Case("GaussianMixture", partial(GaussianMixture, 2, **QUICK)),
     Case("GaussianMixture-spherical", partial(GaussianMixture, 2, covariance_type="spherical", **QUICK)),
+    Case("GaussianMixture-VVE", partial(GaussianMixture, 2, covariance_type="VVE", **QUICK)),
     Case("FactorAnalysis", partial(FactorAnalysis, 2, **QUICK)),
     Case("PPCA", partial(PPCA, 2, **QUICK), in_closed_form=True),
     Case("PPCA-holes", partial(PPCA, 2, **QUICK), holes=True),

@@ -94,6 +94,16 @@ MODELS = {
         kind="classes",
     ),
     "bnmf": Model(_PARTS, "BNMF", "counts as sums of binary causes", q=None, kind="parts"),
+    "meibp": Model(_PARTS, "MEIBP", "binary features, as many as needed", k=None, q=None, kind="parts"),
+    "inbmt": Model(
+        _PARTS, "INBMT", "binary codes of rows and of columns, as many as needed", k=None, q=None, kind="parts"
+    ),
+    "ibp-ibp": Model(
+        _PARTS, "IBPIBP", "binary features that come with categories", k=None, q=None, kind="parts"
+    ),
+    "ibp": Model(
+        _PARTS, "LinearGaussianIBP", "binary features by Gibbs sampling", k=None, q=None, kind="parts"
+    ),
     "binary-sparse-coding": Model(
         _PARTS, "BinarySparseCoding", "real numbers as sums of binary causes", q=None, kind="parts"
     ),
