@@ -148,7 +148,7 @@ def test_classes_are_the_labels_of_the_table(tmp_path):
 
 
 def test_without_an_estimator_families_are_compared(tmp_path):
-    table, cluster = make_table(120, 3)
+    table, _ = make_table(120, 3)
     model = TableModel().fit(table)
     assert "the best of" in model.preparation_.verdict
     assert len(model.preparation_.probability_plot[0]) == 99
