@@ -160,10 +160,11 @@ def _change_arrays(rng, arrays):
     elif way == 4:
         arrays[chosen(rng, arrays)] = array
     elif array.size:
-        changed = array.copy()
+        changed = np.array(array)
         values = [0, 1, -1, 1e-320, 1e300, -1e300, 1e160, 1e-160, np.nan, np.inf, 7.5]
         with quiet():
-            changed.flat[int(rng.integers(array.size)) if way == 5 else slice(None)] = chosen(rng, values)
+            value = chosen(rng, [v for v in values if array.dtype.kind == "f" or v in (0, 1)])
+            changed.flat[int(rng.integers(array.size)) if way == 5 else slice(None)] = value
         arrays[name] = changed
 
 

@@ -254,7 +254,7 @@ def stopped_worker(rng, folder):
     case = chosen(
         rng, [case for case in CASES if case.name in ("GaussianMixture", "MFA-holes", "MCFA", "NMF")]
     )
-    X, y = case.data(n=400, n_features=5)
+    X, _ = case.data(n=400, n_features=5)
     paused = rng.random() < 0.5
     patience = sweep_dask.PATIENCE
     with (

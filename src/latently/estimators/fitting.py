@@ -196,14 +196,16 @@ def _trusting_nothing(step: Callable[..., Any], options: FitOptions) -> Callable
 
 @contextmanager
 def _going_on(options: FitOptions, resumed: bool) -> Iterator[None]:
-    """Inside, a run that went on from a checkpoint blames it for an objective that worsens."""
+    """Inside, errors of a run that went on from a checkpoint say so."""
     try:
         yield
-    except ObjectiveWorsened as error:
-        if not resumed or options.checkpoint is None:
+    except (ObjectiveWorsened, ValueError) as error:
+        if not resumed or options.checkpoint is None or str(options.checkpoint.path) in str(error):
             raise
-        with options.checkpoint.understood():
-            raise ValueError(f"its history is not that of its parameters ({error})") from None
+        raise ValueError(
+            f"{error} (the fit went on from checkpoint={str(options.checkpoint.path)!r}; if that is not from "
+            "a fit to these rows, delete it to start again)"
+        ) from error
 
 
 def _resumed(options: FitOptions, example: Callable[[], Any] | None) -> State[Any] | None:

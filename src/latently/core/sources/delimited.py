@@ -17,6 +17,8 @@ from latently.core.sources.dialect import Dialect, dialect_of, opened
 from latently.core.sources.packages import package
 from latently.core.sources.table import Table
 
+_LONGEST_LINE = 50_000_000  # characters
+
 
 def open_delimited(
     path: Path, separator: str | None = None, decimal: str | None = None, header: bool | None = None
@@ -54,7 +56,7 @@ def _frames(
         spellings = [spelt for text in missing for spelt in (text, text.upper(), text.capitalize())]
         kinds = {"dtype": dict.fromkeys(texts, object), "na_values": spellings, "decimal": dialect.decimal}
     with opened(path, dialect.encoding) as file:
-        counting = _Counting(file)
+        counting = _Counting(file, repr(str(path)))
         try:
             with pandas.read_csv(
                 counting,
@@ -100,11 +102,17 @@ class _Counting:
     """A file that knows how much of it was read."""
 
     file: io.TextIOBase
+    name: str
     n_read: int = 0
+    n_in_line: int = 0
 
     def read(self, size: int = -1) -> str:
         text = self.file.read(size)
         self.n_read += len(text)
+        end = max(text.rfind("\n"), text.rfind("\r"))
+        self.n_in_line = len(text) - 1 - end if end >= 0 else self.n_in_line + len(text)
+        if self.n_in_line > _LONGEST_LINE:  # which the parser would keep in memory as a whole
+            raise ValueError(f"the file {self.name} has a line of more than {_LONGEST_LINE} characters")
         return text
 
     def __iter__(self) -> Iterator[str]:
