@@ -21,17 +21,31 @@ from latently import deep
 from latently.deep import DMCFA, DMFA
 from latently.factorization import (
     BNMF,
+    IBPIBP,
+    INBMT,
+    MEIBP,
     NLMF,
     NMF,
     PCA,
     BinarySparseCoding,
     DeepNLMF,
+    LinearGaussianIBP,
     NLMFClassifier,
     VectorQuantizer,
 )
 from latently.generate import CodebookGenerator, SourceDensity
-from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
-from latently.selection import Imputer
+from latently.mixture import (
+    MCFA,
+    MFA,
+    MPPCA,
+    PPCA,
+    FactorAnalysis,
+    GaussianMixture,
+    MixedMixture,
+    NestedMixture,
+)
+from latently.rejection import MahalanobisScore, NeighborScore
+from latently.selection import Imputer, OutlierDetector
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from tests.contracts.models import rows
 
@@ -42,7 +56,7 @@ EVERYWHERE = frozenset({"files", "dask", "torch"})
 ROW_METHODS = (
     *("score_samples", "predict", "predict_proba", "predict_log_proba", "transform", "reconstruct", "impute"),
     *("predict_codes", "predict_component", "predict_subcomponents", "subcomponent_proba", "bound"),
-    *("factor_posterior", "row_cost", "accepts", "sources", "score_sources"),
+    *("factor_posterior", "row_cost", "accepts", "sources", "score_sources", "memberships", "energy"),
 )
 
 
@@ -86,6 +100,9 @@ class Case:
     )
     in_closed_form: bool = False  # whether the fit takes no iterations
     layered: bool = False  # whether several fits follow one another, each with its own history
+    counted: bool = (
+        False  # whether rows are visited in order, and their number matters, as in an Indian buffet
+    )
     turned: bool = (
         False  # whether rounding decides on how factors are turned, which the density does not tell
     )
@@ -202,11 +219,16 @@ IN_MEMORY = {"sources": frozenset()}
 OF_ALL_ROWS = {"temperature": None, "unlabelled_weight": 1.0}
 ALONE = {"shrinkage": None, **OF_ALL_ROWS}
 CHOOSING = {"cv": 2, "n_jobs": 1, "random_state": 0}
+KINDS_OF_COLUMNS = {0: "count", 1: list(range(40)), 2: "number", 3: "number"}
 FALLING = {"direction": -1, "objective": cost}
+PRIORS = {"concentration_prior": [1, 1], "noise_prior": [1, 1e-3]}  # lists, as files have them
+UNMOVED = {**PLAIN, **PRIORS, "moves": False}
+BUFFET = {**IN_MEMORY, "objective": None, "rows": "counts"}
 LAYERED = {"direction": -1, "objective": None, "layered": True}
 CASES = [
     Case("GaussianMixture", partial(GaussianMixture, 2, **QUICK)),
     Case("GaussianMixture-spherical", partial(GaussianMixture, 2, covariance_type="spherical", **QUICK)),
+    Case("GaussianMixture-VVE", partial(GaussianMixture, 2, covariance_type="VVE", **QUICK)),
     Case("FactorAnalysis", partial(FactorAnalysis, 2, **QUICK)),
     Case("PPCA", partial(PPCA, 2, **QUICK), in_closed_form=True),
     Case("PPCA-holes", partial(PPCA, 2, **QUICK), holes=True),
@@ -223,6 +245,13 @@ CASES = [
         "NestedMixture",
         partial(NestedMixture, 2, 2, covariance_type="tied", **QUICK),
         objective=classification_likelihood,
+    ),
+    Case("MixedMixture", partial(MixedMixture, 2, n_factors=1, **QUICK)),
+    Case(
+        "MixedMixture-kinds",
+        partial(MixedMixture, 2, columns=KINDS_OF_COLUMNS, unseen="missing", **QUICK),
+        rows="counts",
+        sources=frozenset({"files"}),  # tensors and arrays of Dask hold numbers only
     ),
     Case("MJFAClassifier", partial(MJFAClassifier, 2, 2, **PLAIN, **ALONE), **CLASSES),
     Case(
@@ -269,6 +298,20 @@ CASES = [
     Case("DeepNLMF-tuned", partial(DeepNLMF, [3, 2], fine_tune=True, fine_tune_iter=3, **QUICK), **LAYERED),
     Case("BNMF", partial(BNMF, 3, **QUICK), rows="counts"),
     Case("BinarySparseCoding", partial(BinarySparseCoding, 3, **QUICK)),
+    Case(
+        "LinearGaussianIBP",
+        partial(LinearGaussianIBP, max_iter=4, random_state=0, **PRIORS, component_prior=[1, 1e-3]),
+        counted=True,
+        **{**IN_MEMORY, "trained": True, "objective": None},
+    ),
+    Case(
+        "MEIBP",
+        partial(MEIBP, component_prior=[1, 1e-3], init_components=4, **UNMOVED),
+        counted=True,
+        **BUFFET,
+    ),
+    Case("INBMT", partial(INBMT, core_prior=[1, 1e-3], init_components=3, **UNMOVED), counted=True, **BUFFET),
+    Case("IBPIBP", partial(IBPIBP, rate_prior=[1, 1], init_components=3, **UNMOVED), counted=True, **BUFFET),
     Case("VectorQuantizer", partial(VectorQuantizer, 3, n_init=2, random_state=0), **IN_MEMORY),
     Case("PCA", partial(PCA, 2), **IN_MEMORY),
     Case("SourceDensity", partial(SourceDensity, PCA(), GaussianMixture(2, **QUICK)), **IN_MEMORY),
@@ -283,12 +326,15 @@ CASES = [
         holes=True,
         **IN_MEMORY,
     ),
+    Case("OutlierDetector", partial(OutlierDetector, MFA(2, 1, **QUICK)), sources=frozenset({"files"})),
+    Case("MahalanobisScore", MahalanobisScore, **IN_MEMORY),
+    Case("NeighborScore", partial(NeighborScore, transformer=PCA(2)), **IN_MEMORY),
     Case("DMFA", partial(DMFA, 2, 2, 2, 1, **QUICK), layered=True, turned=True),
     Case("DMFA-tuned", partial(DMFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True, turned=True),
     Case("DMCFA", partial(DMCFA, 2, 2, 2, 1, **PLAIN), layered=True),
     Case("DMCFA-tuned", partial(DMCFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True),
 ]
-NETWORKS = {"DBN", "RBM", "VAE"}
+NETWORKS = {"DAGMM", "DBN", "JointAutoencoder", "RBM", "VAE"}
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 if HAVE_TORCH:
     TRAINED = {"trained": True, "sources": frozenset({"files", "torch"})}
@@ -308,6 +354,22 @@ if HAVE_TORCH:
             "VAE-bernoulli",
             partial(deep.VAE, 1, hidden_layer_sizes=[3], likelihood="bernoulli", **EPOCHS),
             rows="unit",
+            **TRAINED,
+        ),
+        Case(
+            "DAGMM",
+            partial(deep.DAGMM, 2, 1, hidden_layer_sizes=[6], estimation_layer_sizes=[4], **EPOCHS),
+            **TRAINED,
+        ),
+        Case(
+            "JointAutoencoder",
+            partial(deep.JointAutoencoder, 2, hidden_layer_sizes=[6], **EPOCHS),
+            unlabelled=True,
+            **TRAINED,
+        ),
+        Case(
+            "JointAutoencoder-variational",
+            partial(deep.JointAutoencoder, 2, hidden_layer_sizes=[6], variational=True, **EPOCHS),
             **TRAINED,
         ),
     ]

@@ -13,21 +13,35 @@ from pathlib import Path
 
 import numpy as np
 
-from latently.deep import DBN, DMCFA, DMFA, RBM, VAE
+from latently.deep import DAGMM, DBN, DMCFA, DMFA, RBM, VAE, JointAutoencoder
 from latently.factorization import (
     BNMF,
+    IBPIBP,
+    INBMT,
+    MEIBP,
     NLMF,
     NMF,
     PCA,
     BinarySparseCoding,
     DeepNLMF,
+    LinearGaussianIBP,
     NLMFClassifier,
     VectorQuantizer,
 )
 from latently.generate import CodebookGenerator, SourceDensity
-from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.mixture import (
+    MCFA,
+    MFA,
+    MPPCA,
+    PPCA,
+    FactorAnalysis,
+    GaussianMixture,
+    MixedMixture,
+    NestedMixture,
+)
+from latently.rejection import ClassifierScore, MahalanobisScore, NeighborScore
 from latently.saved import KNOWN_CLASSES
-from latently.selection import Imputer
+from latently.selection import Imputer, OutlierDetector
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 
 HERE = Path(__file__).parent
@@ -53,6 +67,9 @@ def models():
         "MPPCA": MPPCA(2, 1, shared_noise=True, **few),
         "MCFA": MCFA(2, 2, **few),
         "NestedMixture": NestedMixture(2, 2, covariance_type="diag", **few),
+        "MixedMixture": MixedMixture(
+            2, columns={0: "count", 1: list(range(1, 21)), 2: "number"}, unseen="missing", **few
+        ),
         "PerClass": PerClass(DMFA(1, 1, 1, 1, **few), reject_below=-30.0),
         "MJFAClassifier": MJFAClassifier(2, 2, **few),
         "MFMClassifier": MFMClassifier(1, 2, **few),
@@ -68,6 +85,10 @@ def models():
             max_iter=5,
         ),
         "BNMF": BNMF(3, **few),
+        "LinearGaussianIBP": LinearGaussianIBP(max_iter=5, random_state=0),
+        "MEIBP": MEIBP(init_components=3, **few),
+        "IBPIBP": IBPIBP(init_components=3, **few),
+        "INBMT": INBMT(init_components=3, **few),
         "BinarySparseCoding": BinarySparseCoding(3, **few),
         "PCA": PCA(2),
         "VectorQuantizer": VectorQuantizer(3, n_init=1, random_state=0),
@@ -76,12 +97,20 @@ def models():
             NMF(3, max_iter=5, random_state=0), 2, n_init=1, random_state=0
         ),
         "Imputer": Imputer([PPCA(1), PPCA(2)], cv=2, n_jobs=1, random_state=0),
+        "OutlierDetector": OutlierDetector(PPCA(1), contamination=0.2),
+        "ClassifierScore": ClassifierScore(PerClass(PPCA(1)), kind="energy"),
+        "MahalanobisScore": MahalanobisScore(transformer=PCA(2), reject_below=-3.0),
+        "NeighborScore": NeighborScore(n_neighbors=2, transformer=PCA(2)),
         "DMFA": DMFA(2, 2, 2, 1, **few),
         "DMCFA": DMCFA(2, 2, 2, 1, **few),
         "DBN": DBN(
             (4, 3), visible="gaussian", visible_variance=10.0, fine_tune=2, max_iter=5, random_state=0
         ),
         "VAE": VAE(1, hidden_layer_sizes=[3], prior="mixture", max_iter=5, random_state=0),
+        "DAGMM": DAGMM(2, 1, hidden_layer_sizes=[3], max_iter=5, random_state=0),
+        "JointAutoencoder": JointAutoencoder(
+            2, hidden_layer_sizes=[3], reject_below=-30.0, max_iter=5, random_state=0
+        ),
         "RBM": RBM(3, visible="gaussian", visible_variance=10.0, max_iter=5, random_state=0),
     }
 

@@ -23,17 +23,11 @@ class Model:
     q: str | None = "n_factors"  # the parameter that -q sets
     kind: str = "density"  # or "deep", "classes" (a classifier), "parts" (a factorisation) or "network"
     may_use_labels: bool = False  # whether labels are used if there are any
-    unit_rows: bool = False  # whether rows are in [0, 1] by default
 
     @property
     def labels(self):
         """Whether it needs labels."""
         return self.kind == "classes"
-
-    @property
-    def standardise(self):
-        """Whether columns are standardised by default; not for sums of parts, which start from zero."""
-        return self.kind != "parts" and not self.unit_rows
 
     def can_be_chosen_by(self, criterion):
         """Whether sizes can be selected by the criterion of this name."""
@@ -62,13 +56,20 @@ MODELS = {
     "dmfa": Model(_DEEP, "DMFA", "MFA with a mixture in each component", kind="deep"),
     "dmcfa": Model(_DEEP, "DMCFA", "MCFA with a mixture in each component", kind="deep"),
     "vae": Model(_DEEP, "VAE", "variational autoencoder", k=None, kind="network"),
+    "dagmm": Model(_DEEP, "DAGMM", "anomalies by an autoencoder and a mixture of codes", kind="network"),
+    "joint-autoencoder": Model(
+        _DEEP,
+        "JointAutoencoder",
+        "an autoencoder that classifies, generates and rejects",
+        k=None,
+        kind="classes",
+    ),
     "rbm": Model(
         _DEEP,
         "RBM",
         "restricted Boltzmann machine, for rows in [0, 1]",
         q=None,
         kind="network",
-        unit_rows=True,
     ),
     "dbn": Model(
         _DEEP,
@@ -78,7 +79,6 @@ MODELS = {
         q=None,
         kind="network",
         may_use_labels=True,
-        unit_rows=True,
     ),
     "nmf": Model(_PARTS, "NMF", "non-negative matrix factorisation", q=None, kind="parts"),
     "nlmf": Model(_PARTS, "NLMF", "non-linear matrix factorisation", q=None, kind="parts"),
@@ -94,6 +94,21 @@ MODELS = {
         kind="classes",
     ),
     "bnmf": Model(_PARTS, "BNMF", "counts as sums of binary causes", q=None, kind="parts"),
+    "meibp": Model(_PARTS, "MEIBP", "binary features, as many as needed", k=None, q=None, kind="parts"),
+    "inbmt": Model(
+        _PARTS,
+        "INBMT",
+        "binary codes of rows and of columns, as many as needed",
+        k=None,
+        q=None,
+        kind="parts",
+    ),
+    "ibp-ibp": Model(
+        _PARTS, "IBPIBP", "binary features that come with categories", k=None, q=None, kind="parts"
+    ),
+    "ibp": Model(
+        _PARTS, "LinearGaussianIBP", "binary features by Gibbs sampling", k=None, q=None, kind="parts"
+    ),
     "binary-sparse-coding": Model(
         _PARTS, "BinarySparseCoding", "real numbers as sums of binary causes", q=None, kind="parts"
     ),

@@ -12,39 +12,9 @@ import sys
 import warnings
 from contextlib import contextmanager
 
-_LONGEST = 2000  # characters of a line
+from latently.core.words import counted, listed, one_line, shown
 
-
-def one_line(text):
-    """The text without line breaks, and with non-printable characters as escapes.
-
-    Examples
-    --------
-    >>> from latently.cli.speaking import one_line
-    >>> print(one_line("two\\nlines and \\x1b[31mcolour"))
-    two lines and \\x1b[31mcolour
-    """
-    text = " ".join(str(text).split())
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
-
-
-def shown(text, longest=300):
-    """A name or cell of the user's in quotes, truncated if it is long."""
-    text = str(text)
-    return one_line(repr(text if len(text) <= longest else text[: longest - 3] + "..."))
-
-
-def listed(texts, most=5):
-    """The first few of the user's names, and the number of others."""
-    texts = list(texts)
-    more = f" and {len(texts) - most} others" if len(texts) > most else ""
-    return ", ".join(shown(text, 60) for text in texts[:most]) + more
-
-
-def counted(number, what):
-    """A number with its noun."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+__all__ = ["Voice", "as_json", "counted", "listed", "one_line", "shown"]
 
 
 def as_json(facts):
@@ -67,8 +37,9 @@ def _plain(value):
 class Voice:
     """Output of one command; within its context the library's warnings become notes."""
 
-    def __init__(self, json=False):
+    def __init__(self, json=False, quiet=False):
         self.json = json
+        self.quiet = quiet
         self.notes = []
 
     def __enter__(self):
@@ -84,9 +55,13 @@ class Voice:
 
     def note(self, text):
         """Print a note for the user, each one once."""
-        text = one_line(text)
+        from latently.cli.tables import true_names
+
+        text = one_line(true_names(text))
         if text not in self.notes:
             self.notes.append(text)
+            if self.quiet:
+                return
             print(f"latently: note: {text}", file=sys.stderr)
 
     def result(self, text, **facts):
@@ -94,7 +69,7 @@ class Voice:
         if self.json:
             print(as_json({**facts, "notes": self.notes}))
         else:
-            for line in [text] if isinstance(text, str) else text:
+            for line in [] if self.quiet else [text] if isinstance(text, str) else text:
                 print(one_line(line) if line else "")
 
     def table(self, names, rows):
@@ -118,7 +93,7 @@ class Voice:
     @property
     def watched(self):
         """Whether stderr is a terminal."""
-        return sys.stderr.isatty()
+        return sys.stderr.isatty() and not self.quiet
 
     @contextmanager
     def bar(self, title, total=None):

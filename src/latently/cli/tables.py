@@ -1,57 +1,67 @@
-"""Tables from files: the readers of the library, with the options and notes of the command line."""
+"""Tables for commands: what `latently.tables` reads, with progress on the terminal."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import atexit
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
-from latently.cli.speaking import shown
+from latently.core.words import shown
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The user's options for reading a file; None is detected automatically."""
-
-    separator: str | None = None
-    decimal: str | None = None
-    header: bool | None = None
-    array: str | None = None
-    resize: tuple[int, int] | None = None  # height, width
-    colour: bool = False
+def option(name, value):
+    """An option as it is written on the command line."""
+    return f"--{name.replace('_', '-')} {shown(value) if value != '...' else value}"
 
 
 def open_table(path, reading, voice):
-    """The table in a file or folder."""
-    from latently.core.sources import FOLDERS, Unclear
-    from latently.core.sources import open_table as opened
+    """The table in a file or folder; reading it moves a progress bar."""
+    from latently.tables.reading import table_of
 
-    path = Path(path)
-    if path.is_dir() and not path.name.lower().endswith(FOLDERS):
-        from latently.cli.images import open_images
+    paths = [path] if isinstance(path, str) or not isinstance(path, list | tuple) else list(path)
+    table = table_of([_given(one) for one in paths], reading, option)
 
-        return open_images(path, reading)
-    try:
-        table = opened(
-            path,
-            separator=reading.separator,
-            decimal=reading.decimal,
-            header=reading.header,
-            array=reading.array,
-        )
-    except Unclear as error:
-        raise ValueError(f"{error}; give --{error.option}") from error
-    if table.dialect is not None:
-        if reading.header is None and not table.dialect.header:
-            voice.note("the first line is read as data, not as column names; use --header if it has names")
-        if reading.decimal is None and table.dialect.decimal == ",":
-            voice.note("numbers are read with a decimal comma; use --decimal . if they have decimal points")
-    return table
+    def frames(missing=(), texts=(), moved=None):
+        with voice.bar(f"Reading {table.path.name}", table.size) as moved:
+            yield from table.frames(missing, texts, moved)
+
+    return replace(table, frames=frames)
 
 
-def frames_of(table, voice, missing, texts):
-    """The data frames of a table, with a progress bar; see `latently.core.sources.Table.frames`."""
-    with voice.bar(f"Reading {table.path.name}", table.size) as moved:
-        yield from table.frames(missing, texts, moved)
+_STANDARD_INPUT: dict[str, str] = {}  # the file that holds it, and what messages call it
+
+
+def _given(path):
+    """The path, or that of a file with the standard input for "-", which is read several times."""
+    if str(path) != "-":
+        return path
+    if not _STANDARD_INPUT:
+        if sys.stdin.isatty():
+            raise ValueError("- reads a table from another program, as in: cat a.csv | latently fit -")
+        folder = tempfile.mkdtemp(prefix="latently-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        file = Path(folder) / f"standard-input{_ending(start := sys.stdin.buffer.read(6))}"
+        with file.open("wb") as target:
+            target.write(start)
+            shutil.copyfileobj(sys.stdin.buffer, target)
+        _STANDARD_INPUT[str(file)] = "standard input"
+    return next(iter(_STANDARD_INPUT))
+
+
+def _ending(start):
+    """That of a file that begins with these bytes."""
+    kinds = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\x93NUMPY": ".npy", b"\x1f\x8b": ".csv.gz"}
+    return next((ending for magic, ending in kinds.items() if start.startswith(magic)), ".csv")
+
+
+def true_names(text):
+    """The text with the user's names of files that were made for reading."""
+    for path, name in _STANDARD_INPUT.items():
+        text = text.replace(path, name)
+    return text
 
 
 def size_of(text):

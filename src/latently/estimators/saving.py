@@ -6,6 +6,7 @@ Contents of a file:
     fitted.NAME                  the arrays of `_fitted_arrays()`, restored by `_set_fitted_arrays`
     exact.NAME                   parameters in full precision, for models that keep them (`_exact_arrays`)
     fit                          history, iterations, convergence
+    layout                       JSON values on which the shapes of the arrays depend (`_layout_header`)
     rejection                    a calibrated threshold (`estimators.rejection`)
     more                         further JSON values (`_more_header`)
     parts                        nested parts (`_parts`): fitted estimators, named tensors of a torch module,
@@ -108,6 +109,9 @@ def _described(estimator: Any, left_out: LeftOut, level: int = 0) -> tuple[dict[
         arrays["fit.history"] = to_numpy(estimator.history_)
         header["n_iter"], header["n_passes"] = int(estimator.n_iter_), int(estimator.n_passes_)
         header["converged"] = bool(estimator.converged_)
+    layout = _optional(estimator, "_layout_header")
+    if layout:
+        header["layout"] = layout
     rejection = getattr(estimator, "_rejection", None)
     if rejection is not None:
         header["rejection"] = rejection.for_file()
@@ -168,6 +172,7 @@ def _described_settings(estimator: Any, left_out: LeftOut, level: int) -> tuple[
     arrays: Arrays = {}
     plain: dict[str, Any] = {}
     estimators: dict[str, Any] = {}
+    mappings: dict[str, Any] = {}
     for name, value in estimator.get_params(deep=False).items():
         if name in _OF_ONE_MACHINE:
             continue
@@ -181,6 +186,8 @@ def _described_settings(estimator: Any, left_out: LeftOut, level: int) -> tuple[
             plain[name] = value.item()
         elif _are_sizes(value):
             plain[name] = _as_lists(value)
+        elif isinstance(value, Mapping) and _are_sizes([*value, *value.values()], of_text=True):
+            mappings[name] = [[key, _as_lists(entry)] for key, entry in value.items()]
         elif hasattr(value, "get_params"):
             estimators[name], its_arrays = _described_settings(value, left_out, level + 1)
             arrays |= {f"hyper.{name}.{key}": array for key, array in its_arrays.items()}
@@ -193,7 +200,10 @@ def _described_settings(estimator: Any, left_out: LeftOut, level: int) -> tuple[
         else:
             left_out.add(name)
     header = {"class": type(estimator).__name__, "hyper_parameters": plain}
-    return header | ({"hyper_estimators": estimators} if estimators else {}), arrays
+    for name, found in (("hyper_estimators", estimators), ("hyper_mappings", mappings)):
+        if found:
+            header[name] = found
+    return header, arrays
 
 
 def _may_be_array(hyper_parameter: str) -> bool:
@@ -202,18 +212,23 @@ def _may_be_array(hyper_parameter: str) -> bool:
     )
 
 
-def _are_sizes(value: Any) -> bool:
+def _are_sizes(value: Any, *, of_text: bool = False) -> bool:
     """Whether this is a sequence of integers, or of such sequences: numbers of components per layer.
 
-    Or one of numbers and text: a setting for each layer.
+    Or one of numbers and text: a setting for each layer. With `of_text` inner sequences may hold text too.
     """
+    inner = (bool, int, float, str) if of_text else int
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iu" and value.ndim in (1, 2)
     return isinstance(value, (list, tuple)) and all(
         isinstance(entry, (bool, int, float, str))
-        or (isinstance(entry, (list, tuple)) and all(type(size) is int for size in entry))
+        or (isinstance(entry, (list, tuple)) and all(_is_one(size, inner) for size in entry))
         for entry in value
     )
+
+
+def _is_one(value: Any, kinds: Any) -> bool:
+    return type(value) is int if kinds is int else isinstance(value, kinds)
 
 
 def _as_lists(value: Any) -> Any:
@@ -253,7 +268,10 @@ def _rebuilt(
     groups = _groups(arrays, ("fitted", "exact", "fit", "hyper", "parts"))
     for group in ("fitted", "exact", "fit"):
         _check_numbers(groups[group])
-    _check_sizes(header["hyper_parameters"], sum(array.size for array in arrays.values()))
+    more = header.get("more", {})
+    _require(isinstance(more, dict))
+    own_networks = bool(needed) or bool(more.get("needs"))
+    _check_sizes(header["hyper_parameters"], sum(array.size for array in arrays.values()), own_networks)
     estimator = _rebuilt_settings(class_named, header, groups["hyper"], level)
     estimator.set_params(**(needed or {}))
     estimator._check_options()
@@ -263,6 +281,11 @@ def _rebuilt(
         estimator._set_parts(**parts)
     else:
         _require(not hasattr(estimator, "_set_parts"), "its parts are missing")
+    layout = header.get("layout")
+    _require((layout is not None) == hasattr(estimator, "_set_layout"), "its layout is missing or unknown")
+    if layout is not None:
+        _require(isinstance(layout, dict))
+        estimator._set_layout(**layout)
     estimator._set_fitted_arrays(**groups["fitted"])
     for name, array in groups["fitted"].items():
         _require(getattr(estimator, f"{name}_").shape == array.shape, f"{name} has shape {array.shape}")
@@ -276,8 +299,6 @@ def _rebuilt(
     )
     if hasattr(estimator, "history_"):
         _set_history(estimator, header, groups["fit"])
-    more = header.get("more", {})
-    _require(isinstance(more, dict))
     if more or hasattr(estimator, "_set_more"):
         known = hasattr(estimator, "_set_more")
         _require(known, f"its header has unknown entries: {sorted(more)}")
@@ -335,6 +356,7 @@ def _rebuilt_settings(class_named: ClassNamed, header: Any, arrays: Arrays, leve
     """The estimator, not fitted yet."""
     _require(level <= _MOST_LEVELS, f"it has estimators nested deeper than {_MOST_LEVELS} levels")
     plain, described = header["hyper_parameters"], header.get("hyper_estimators", {})
+    mappings = {name: _rebuilt_mapping(pairs) for name, pairs in header.get("hyper_mappings", {}).items()}
     _require(isinstance(plain, dict) and isinstance(described, dict))
     _require(not any(isinstance(value, dict) for value in plain.values()))
     _require(all(_are_sizes(value) for value in plain.values() if isinstance(value, list)))
@@ -355,14 +377,24 @@ def _rebuilt_settings(class_named: ClassNamed, header: Any, arrays: Arrays, leve
             estimators[name] = [rebuilt(one, own[str(i)]) for i, one in enumerate(its_header)]
         else:
             estimators[name] = rebuilt(its_header, inner[name])
-    return class_named(header["class"])(**plain, **given, **estimators)
+    return class_named(header["class"])(**plain, **given, **estimators, **mappings)
 
 
-def _check_sizes(hyper_parameters: Any, entries: int) -> None:
-    """Sizes of a fitted estimator are those of its arrays; larger ones would take memory for nothing."""
+def _rebuilt_mapping(pairs: Any) -> dict[Any, Any]:
+    _require(isinstance(pairs, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs))
+    _require(all(isinstance(key, (str, int)) for key, _ in pairs))
+    _require(_are_sizes([value for _, value in pairs], of_text=True))
+    return {key: value for key, value in pairs}
+
+
+def _check_sizes(hyper_parameters: Any, entries: int, own_networks: bool) -> None:
+    """Sizes of a fitted estimator are those of its arrays; larger ones would take memory for nothing.
+
+    Networks of the user have layers of their own, whatever the sizes of the hidden ones.
+    """
     _require(isinstance(hyper_parameters, dict))
     for name, value in hyper_parameters.items():
-        if name in _SIZES:
+        if name in _SIZES and not (own_networks and name == "hidden_layer_sizes"):
             most = _largest_size(value)
             _require(most <= entries, f"{name}={value!r} does not go with {entries} numbers"[:200])
 

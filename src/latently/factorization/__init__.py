@@ -2,6 +2,10 @@
 
 from latently.factorization.binary import BNMF, BinarySparseCoding
 from latently.factorization.deep_nlmf import DeepNLMF
+from latently.factorization.ibp_ibp import IBPIBP
+from latently.factorization.inbmt import INBMT
+from latently.factorization.linear_gaussian_ibp import LinearGaussianIBP
+from latently.factorization.meibp import MEIBP
 from latently.factorization.nlmf import NLMF
 from latently.factorization.nlmf_classifier import NLMFClassifier
 from latently.factorization.nmf import NMF
@@ -10,11 +14,15 @@ from latently.factorization.quantizer import VectorQuantizer
 
 __all__ = [
     "BNMF",
+    "IBPIBP",
+    "INBMT",
+    "MEIBP",
     "NLMF",
     "NMF",
     "PCA",
     "BinarySparseCoding",
     "DeepNLMF",
+    "LinearGaussianIBP",
     "NLMFClassifier",
     "VectorQuantizer",
 ]

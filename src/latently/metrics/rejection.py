@@ -20,7 +20,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from sklearn.utils import check_array
 
 from latently.backend.namespace import is_native, to_numpy
@@ -53,7 +53,7 @@ def conformal_threshold(scores, acceptance=0.95):
     2.0
     """
     _check_share("acceptance", acceptance)
-    return conformal.threshold(_checked_scores("scores", scores), acceptance)
+    return conformal.threshold(checked_scores("scores", scores), acceptance)
 
 
 def conformal_interval(n_calibration, acceptance=0.95, *, n_rows=None, level=0.95):
@@ -183,8 +183,8 @@ def rejection_report(
     (True, True)
     """
     _check_share("level", level)
-    known = _checked_scores("scores_known", scores_known)
-    other = None if scores_other is None else _checked_scores("scores_other", scores_other)
+    known = checked_scores("scores_known", scores_known)
+    other = None if scores_other is None else checked_scores("scores_other", scores_other)
     if threshold is not None and (
         isinstance(threshold, bool) or not isinstance(threshold, Real) or math.isnan(float(threshold))
     ):
@@ -199,7 +199,7 @@ def rejection_report(
     interval = (
         None if acceptance is None else conformal.interval(int(n_calibration), acceptance, len(known), level)
     )
-    curve = None if correct is None else risk_coverage(known, _checked_flags(correct, len(known)))
+    curve = None if correct is None else risk_coverage(known, checked_flags(correct, len(known)))
     separation = (None, None, None) if other is None else _separation(known, other)
     return RejectionReport(
         n_known=len(known),
@@ -228,11 +228,16 @@ def risk_coverage(scores, correct):
     return n_accepted / len(scores), risk, float(steps @ risk / len(scores))
 
 
+def roc(known, other):
+    """Shares of other and of known rows that are accepted, as the threshold falls; both from 0 to 1."""
+    is_known = np.repeat([1, 0], [len(known), len(other)])
+    return roc_curve(is_known, _ranks(known, other))[:2]
+
+
 def _separation(known, other):
     """AUROC, AUPR and FPR at 95 %."""
     is_other = np.repeat([0, 1], [len(known), len(other)])
-    # ranks, because infinite scores are allowed here and sums of large ones would lose digits
-    ranks = np.unique(np.concatenate([known, other]), return_inverse=True)[1]
+    ranks = _ranks(known, other)
     at_95 = np.sort(known)[math.floor(0.05 * len(known) + 1e-9)]
     return (
         float(roc_auc_score(is_other, -ranks)),
@@ -241,7 +246,13 @@ def _separation(known, other):
     )
 
 
-def _checked_scores(name, scores):
+def _ranks(known, other):
+    """Ranks of all scores, of which some may be infinite."""
+    return np.unique(np.concatenate([known, other]), return_inverse=True)[1]
+
+
+def checked_scores(name, scores):
+    """(n,) float64; infinite scores are allowed, NaN is an error."""
     scores = check_array(
         to_numpy(scores) if is_native(scores) else scores,
         ensure_2d=False,
@@ -257,7 +268,7 @@ def _checked_scores(name, scores):
     return scores
 
 
-def _checked_flags(correct, n):
+def checked_flags(correct, n):
     correct = np.asarray(correct)
     if correct.shape != (n,) or not (correct.dtype == bool or np.isin(correct, (0, 1)).all()):
         raise ValueError(f"correct must hold True or False for each of the {n} known rows")

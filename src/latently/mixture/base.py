@@ -271,7 +271,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             return start, False
         here = problem.in_main_memory()
         sample, means = here.sample(), structure.start_means(given)
-        found = starts.Starts(
+        found = self._starts(
             here.kernel,
             structure.n_components,
             self.init,
@@ -304,6 +304,8 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             n_near,
             n_vain=search.effort.in_vain if self.n_init == "auto" else None,
         )
+
+    _starts = starts.Starts  # how rows are partitioned for starts
 
     @staticmethod
     def _on_device(problem, sample):

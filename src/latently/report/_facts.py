@@ -108,7 +108,9 @@ class Facts:
         row_numbers=None,
         n_rows=None,
         threshold=None,
+        command_line=None,
     ):
+        self.command_line = command_line
         self.X = checked_rows(model, X)
         self.offset, self.scale = checked_units(units, self.X.shape[1])
         self.model = model.to("numpy") if hasattr(model, "to") else model
@@ -217,6 +219,8 @@ class Facts:
         if hasattr(self.model, "classes_"):
             found = labelled(predicted, len(self.X), self.model.classes_)
             return Groups("predicted class", found.names, found.codes)
+        if not hasattr(self.model, "predict_proba"):  # an outlier detector
+            return Groups("kind of row", ["usual", "anomaly"], (predicted == -1).astype(int))
         probabilities = self.asked("predict_proba")
         names = [f"component {k}" for k in range(probabilities.shape[1])]
         if getattr(self.model, "noise_component", False):  # has the last column, and the label -1

@@ -60,6 +60,7 @@ def report(
     row_numbers=None,
     n_rows=None,
     threshold=None,
+    command_line=None,
 ):
     """Create a report on a fitted model and rows.
 
@@ -93,6 +94,8 @@ def report(
     threshold : float, optional
         Log density below which a row is unusual, as in `latently score`; by default one in a thousand rows
         sampled from the model is below it.
+    command_line : CommandLine, optional
+        Where the command line has the model and its rows; next steps are then shell commands.
 
     Returns
     -------
@@ -124,6 +127,7 @@ def report(
         row_numbers=row_numbers,
         n_rows=n_rows,
         threshold=threshold,
+        command_line=command_line,
     )
     grid = grid_of(selection)
     if title is None:
@@ -148,6 +152,7 @@ def write_report(
     row_numbers=None,
     n_rows=None,
     threshold=None,
+    command_line=None,
 ):
     """Write a report on a fitted model and rows to an HTML file.
 
@@ -156,7 +161,7 @@ def write_report(
     path : str or path-like
         File to write; an existing file is replaced atomically.
     model, X, feature_names, labels, row_names, selection, image_shape, title, data_summary, units, \
-    row_numbers, n_rows, threshold
+    row_numbers, n_rows, threshold, command_line
         As for `report`.
 
     Returns
@@ -188,6 +193,7 @@ def write_report(
         row_numbers=row_numbers,
         n_rows=n_rows,
         threshold=threshold,
+        command_line=command_line,
     )
     return made.save(path)
 

@@ -1,4 +1,4 @@
-"""Model selection: numbers of components and factors, noise structures, by a criterion; imputation."""
+"""Model selection: numbers of components and factors, noise structures; imputation; outlier detection."""
 
 from __future__ import annotations
 
@@ -8,13 +8,38 @@ from typing import TYPE_CHECKING, Any
 from latently.selection.criteria import CRITERIA, Criterion
 
 if TYPE_CHECKING:
+    from latently.selection.comparison import Comparison, compare
+    from latently.selection.fit_check import Calibration, calibration
     from latently.selection.imputer import Imputer
+    from latently.selection.outliers import OutlierDetector, as_outlier_detector
     from latently.selection.result import Selection
     from latently.selection.search import select
 
-__all__ = ["CRITERIA", "Criterion", "Imputer", "Selection", "select"]
+__all__ = [
+    "CRITERIA",
+    "Calibration",
+    "Comparison",
+    "Criterion",
+    "Imputer",
+    "OutlierDetector",
+    "Selection",
+    "as_outlier_detector",
+    "calibration",
+    "compare",
+    "select",
+]
 
-_HOMES = {"Imputer": "imputer", "Selection": "result", "select": "search"}
+_HOMES = {
+    "Calibration": "fit_check",
+    "Comparison": "comparison",
+    "Imputer": "imputer",
+    "OutlierDetector": "outliers",
+    "Selection": "result",
+    "as_outlier_detector": "outliers",
+    "calibration": "fit_check",
+    "compare": "comparison",
+    "select": "search",
+}
 
 
 def __getattr__(name: str) -> Any:

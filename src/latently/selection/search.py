@@ -12,7 +12,7 @@ import warnings
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from numbers import Integral
 from typing import Any
 
@@ -40,6 +40,7 @@ from latently.estimators.randomness import as_random_state
 from latently.estimators.weights import weights_in_rows
 from latently.selection.criteria import CRITERIA, DEFAULT, OF_ALL_ROWS, listed
 from latently.selection.nesting import is_nested, start_from
+from latently.selection.pipelines import is_pipeline, selected_last_step
 from latently.selection.result import Selection, cell_name
 
 _NEEDED = ("fit", "get_params")
@@ -77,7 +78,8 @@ def select(
     ----------
     estimator : mixture, factorisation with missing entries, or classifier
         For example ``MFA()``, ``NMF()`` with the criterion "entries", or ``MFMClassifier()`` with "log_loss".
-        It is not modified; clones are fitted.
+        It is not modified; clones are fitted. Or a pipeline that ends in one: the steps before it are fitted
+        once, to all rows.
     X : array-like of shape (n_samples, n_features), path or blocks
         Any input of `estimator.fit`. The criteria "log_likelihood" and "entries" need an array or a data
         frame, so that rows or entries can be held out.
@@ -121,6 +123,14 @@ def select(
     >>> found.best_params_
     {'covariance_type': 'full', 'n_components': 2}
     """
+    if is_pipeline(estimator):
+        return selected_last_step(
+            partial(
+                select, criterion=criterion, n_jobs=n_jobs, y=y, cv=cv, sample_weight=sample_weight,
+                random_state=random_state, warm_starts=warm_starts, verbose=verbose,
+            ),
+            estimator, X, grid, y,
+        )  # fmt: skip
     pandas = _pandas()
     check_choice("criterion", criterion, CRITERIA)
     kind = CRITERIA[criterion]

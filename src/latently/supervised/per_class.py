@@ -22,7 +22,7 @@ from latently.core.data import Data
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_integer, check_mixing_weights, numbers
 from latently.estimators.classifier import FEW, DensityClassifier, check_temperature
-from latently.estimators.data import check_data
+from latently.estimators.data import check_data, in_memory
 from latently.estimators.messages import InterruptedWarning, unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_generator, draw_from
@@ -224,7 +224,7 @@ class PerClass(DensityClassifier, Estimator):
             )
 
     def _rows(self, X, *, reset):
-        data = check_data(self, np.asarray(X) if isinstance(X, np.memmap) else X, reset=reset)
+        data = check_data(self, in_memory(X), reset=reset)
         if not data.in_memory:
             raise ValueError("PerClass needs all rows of X in memory; give them as an array or a data frame")
         return data.X
