@@ -93,6 +93,30 @@ MODELS = {
         q=None,
         kind="classes",
     ),
+    "nmtf": Model(
+        _PARTS,
+        "NMTF",
+        "clusters of rows and of columns",
+        k="n_row_clusters",
+        q="n_column_clusters",
+        kind="parts",
+    ),
+    "penalized-nmtf": Model(
+        _PARTS,
+        "PenalizedNMTF",
+        "clusters of rows and of columns that hardly overlap",
+        k="n_row_clusters",
+        q="n_column_clusters",
+        kind="parts",
+    ),
+    "fast-nmtf": Model(
+        _PARTS,
+        "FastNMTF",
+        "one cluster for each row and each column",
+        k="n_row_clusters",
+        q="n_column_clusters",
+        kind="parts",
+    ),
     "bnmf": Model(_PARTS, "BNMF", "counts as sums of binary causes", q=None, kind="parts"),
     "binary-sparse-coding": Model(
         _PARTS, "BinarySparseCoding", "real numbers as sums of binary causes", q=None, kind="parts"

@@ -138,6 +138,8 @@ def predictions(folder, all_probabilities):
     model, record = folder.model, folder.record
     classes = getattr(model, "classes_", None)
     name = "component" if classes is None else "class"
+    if not hasattr(model, "predict_proba"):  # labels alone, such as those of co-clusters
+        return lambda values: {"cluster": np.asarray(model.predict(record.to_frame(values)))}
 
     def columns_of(values):
         rows = record.to_frame(values)

@@ -2,9 +2,11 @@
 
 from latently.factorization.binary import BNMF, BinarySparseCoding
 from latently.factorization.deep_nlmf import DeepNLMF
+from latently.factorization.fast_nmtf import FastNMTF
 from latently.factorization.nlmf import NLMF
 from latently.factorization.nlmf_classifier import NLMFClassifier
 from latently.factorization.nmf import NMF
+from latently.factorization.nmtf import NMTF, PenalizedNMTF
 from latently.factorization.pca import PCA
 from latently.factorization.quantizer import VectorQuantizer
 
@@ -12,9 +14,12 @@ __all__ = [
     "BNMF",
     "NLMF",
     "NMF",
+    "NMTF",
     "PCA",
     "BinarySparseCoding",
     "DeepNLMF",
+    "FastNMTF",
     "NLMFClassifier",
+    "PenalizedNMTF",
     "VectorQuantizer",
 ]

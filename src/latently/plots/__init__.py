@@ -1,5 +1,6 @@
 """Plots of models and data (extra `plots`)."""
 
+from latently.plots.blocks import BlocksDisplay
 from latently.plots.convergence import ConvergenceDisplay
 from latently.plots.images import ImageGridDisplay, image_grid
 from latently.plots.latent import LatentDisplay
@@ -10,6 +11,7 @@ from latently.plots.responsibilities import ResponsibilitiesDisplay
 from latently.plots.sources import SourcesDisplay
 
 __all__ = [
+    "BlocksDisplay",
     "ConvergenceDisplay",
     "ImageGridDisplay",
     "LatentDisplay",

@@ -198,6 +198,9 @@ class Facts:
         if hasattr(self.model, "classes_"):
             found = labelled(predicted, len(self.X), self.model.classes_)
             return Groups("predicted class", found.names, found.codes)
+        if hasattr(self.model, "n_row_clusters"):
+            names = [f"row cluster {k}" for k in range(self.model.core_.shape[0])]
+            return Groups("row cluster", names, predicted.astype(int))
         probabilities = self.asked("predict_proba")
         names = [f"component {k}" for k in range(probabilities.shape[1])]
         if getattr(self.model, "noise_component", False):  # has the last column, and the label -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from latently.report import _findings as findings
 from latently.report import _overview as overview
 from latently.report._advice import next_steps
+from latently.report._blocks import blocks
 from latently.report._markup import element
 from latently.report._parts import Section
 
@@ -17,6 +18,7 @@ def sections(facts, grid, data_summary):
         overview.convergence(facts),
         findings.scatter(facts),
         findings.components(facts),
+        blocks(facts),
         findings.profiles(facts),
         findings.loadings(facts),
         findings.sources(facts),
