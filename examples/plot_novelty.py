@@ -21,7 +21,7 @@ known = y < 5
 X_fit, X_held_out, y_fit, y_held_out = train_test_split(X[known], y[known], test_size=0.4, random_state=0)
 
 classifier = PerClass(MFA(n_components=1, n_factors=8, noise="isotropic")).fit(X_fit, y_fit)
-classifier = classifier.calibrate_rejection(X_held_out[::2], acceptance_rate=0.95)
+classifier = classifier.calibrate_rejection(X_held_out[::2], acceptance=0.95)
 
 # %%
 # Log densities of held-out digits, and the threshold that accepts 95 % of the known digits:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "latently"
 
 FLOOR = {"estimators", "distributions", "core", "backend"}
-ESTIMATORS = {"mixture", "factorization", "supervised", "deep", "generate"}
+ESTIMATORS = {"mixture", "factorization", "supervised", "deep", "generate", "rejection"}
 MODELS = ESTIMATORS | FLOOR
 
 # package: the packages of latently that it may import besides itself
@@ -31,17 +31,19 @@ MAY_IMPORT = {
     "supervised": FLOOR | {"mixture"},
     "deep": FLOOR | {"mixture", "training"},
     "generate": FLOOR | {"factorization"},
+    "rejection": FLOOR,
     "datasets": set(),
-    "metrics": {"backend"},
+    "metrics": {"core", "backend"},
     "selection": MODELS | {"metrics", "plots"},
     "plots": {"metrics"},
     "report": MODELS | {"plots", "metrics", "selection"},
-    "cli": MODELS | {"report", "plots", "metrics", "selection", "datasets", "saved"},
+    "tables": FLOOR | {"selection"},
+    "cli": MODELS | {"tables", "report", "plots", "metrics", "selection", "datasets", "saved"},
 }
 
 # library: (where it may be imported at all, where of these only inside a function)
 HOMES = {
-    "sklearn": (ESTIMATORS | {"estimators", "selection", "metrics", "datasets"}, set()),
+    "sklearn": (ESTIMATORS | {"estimators", "selection", "metrics", "datasets", "tables"}, set()),
     "torch": ({"training", "deep", "backend"}, {"backend"}),
     "dask": ({"core.sweep_dask"}, set()),
     "distributed": ({"core.sweep_dask"}, set()),

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from sklearn import config_context
+from sklearn.base import is_classifier
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
@@ -43,7 +44,7 @@ def flowers():
 
 
 def fitted(model, X, y):
-    labels = (y,) if hasattr(model, "reject_below") else ()
+    labels = (y,) if is_classifier(model) else ()
     return model.fit(X, *labels)
 
 
@@ -131,7 +132,7 @@ def test_summary_of_classifiers_tells_classes_and_rejection():
     assert facts["size"] == "3 classes, 2 components of each class, 2 factors, 4 features"
     assert facts["classes"] == "0 (0.333), 1 (0.333), 2 (0.333)"
     assert "rejection" not in facts
-    model.calibrate_rejection(X, 0.9)
+    model.calibrate_rejection(X + 0.01, acceptance=0.9)
     assert f"{model.reject_below_:.6g}" in summary(model)["rejection"]
 
 
@@ -177,7 +178,7 @@ def test_tables_come_out_with_index_and_names(model):
     assert isinstance(plain, np.ndarray)
     try:
         factors = model.set_output(transform="pandas").transform(X)
-        again = model.fit_transform(X, *((y,) if hasattr(model, "reject_below") else ()))
+        again = model.fit_transform(X, *((y,) if is_classifier(model) else ()))
     finally:
         model.set_output(transform="default")
     assert list(factors.columns) == [f"{named(model).lower()}{i}" for i in range(2)]

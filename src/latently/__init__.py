@@ -19,6 +19,7 @@ __all__ = [
     "report",
     "selection",
     "supervised",
+    "tables",
 ]
 
 _SUBPACKAGES = set(__all__) - {"__version__", "load"}

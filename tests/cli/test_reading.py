@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from latently.cli.preparation import survey
 from latently.cli.speaking import Voice
-from latently.cli.tables import Reading, frames_of, open_table
+from latently.cli.tables import open_table
 from latently.core.sources import MISSING, numbers_of
+from latently.tables.reading import Reading
+from latently.tables.survey import survey
 
 
 def numbers_in(path, **reading):
@@ -19,7 +20,7 @@ def numbers_in(path, **reading):
     with Voice() as voice:
         table = open_table(path, Reading(**reading), voice)
         decimal = table.dialect.decimal if table.dialect else "."
-        blocks = [numbers_of(frame, MISSING, decimal)[0] for frame in frames_of(table, voice, MISSING, [])]
+        blocks = [numbers_of(frame, MISSING, decimal)[0] for frame in table.frames(MISSING, [])]
     return pd.DataFrame(np.concatenate(blocks), columns=table.columns), voice.notes
 
 
@@ -140,14 +141,14 @@ def test_files_that_cannot_be_used(latently, tmp_path, name, content, message):
 def test_columns_left_out_are_named_with_reasons(latently, tmp_path, table):
     table.insert(0, "id", range(1, len(table) + 1))
     table["kind"], table["day"], table["same"] = "a word", "2024-01-05", 3.0
-    table["typo"] = np.where(np.arange(len(table)) == 5, "unknown", "1.5")
+    table["typo"] = np.where(np.arange(len(table)) % 3, "unknown", table["a"])
     table.to_csv(tmp_path / "a.csv", index=False)
     answer = latently("fit", tmp_path / "a.csv", "-k", 1, "-q", 1, "-o", tmp_path / "m", "--json")
     facts = json.loads(answer.out)
     reasons = {entry["column"]: entry["reason"] for entry in facts["left_out"]}
     assert facts["columns"] == list("abcde") and set(reasons) == {"id", "kind", "day", "same", "typo"}
     assert "numbers the rows" in reasons["id"] and "always 3" in reasons["same"]
-    assert "2024-01-05" in reasons["day"] and "'unknown' in 1 cell" in reasons["typo"]
+    assert "2024-01-05" in reasons["day"] and "'unknown' in 160 cells and numbers in 80" in reasons["typo"]
     assert "--missing 'unknown'" in answer.err
 
 
@@ -193,7 +194,7 @@ def test_a_survey_in_pieces_finds_what_numpy_finds(tmp_path, pieces, table):
     holed = table.mask(np.random.default_rng(1).random(table.shape) < 0.2) + 1e8
     holed.to_csv(tmp_path / "a.csv", index=False)
     voice = Voice()
-    found = survey(open_table(tmp_path / "a.csv", Reading(), voice), voice)
+    found = survey(open_table(tmp_path / "a.csv", Reading(), voice))
     np.testing.assert_allclose(found.mean, holed.mean(), rtol=1e-12)
     np.testing.assert_allclose(np.sqrt(found.squares / found.n_seen), holed.std(ddof=0), rtol=1e-6)
     np.testing.assert_allclose(found.least, holed.min())

@@ -2,15 +2,20 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
+from base64 import b64decode
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import latently as library
+from latently.metrics import conformal_interval
+from latently.report._charts import number
 from tests.cli.conftest import make_table, run_command
+from tests.report.cases import Reader
 
 
 def frame_of(answer):
@@ -28,7 +33,7 @@ def in_model_units(folder, table):
 
 def test_results_are_those_of_the_library(latently, fitted):
     folder, data = fitted
-    table, model = pd.read_csv(data), library.load(folder / "model.latently")
+    table, model = pd.read_csv(data), library.load(folder).estimator_
     rows, log_volume = in_model_units(folder, table)
     rows = rows.to_numpy()
     predicted = frame_of(latently("predict", folder, data, "--probabilities"))
@@ -68,19 +73,59 @@ def test_log_densities_are_of_the_users_units(latently, tmp_path):
 @pytest.mark.parametrize("rate", [0.5, 0.9, 0.99])
 def test_the_acceptance_rate_is_kept(latently, fitted, tmp_path, rate):
     folder, data = fitted
-    novel = frame_of(latently("score", folder, data, "--accept", rate))["novel"]
-    assert abs(novel.mean() - (1 - rate)) < 0.01
+    accepted = frame_of(latently("score", folder, data, "--accept", rate))["accepted"]
+    assert abs(accepted.mean() - rate) < 0.01
     make_table(2000, seed=0)[0].tail(1000).to_csv(tmp_path / "other.csv", index=False)
     other = [tmp_path / "other.csv", "--reference", tmp_path / "other.csv"]
     answer = latently("score", folder, *other, "--accept", rate, "--json")
     facts = json.loads(answer.out)
-    assert abs(facts["novel"] / 1000 - (1 - rate)) < 0.01
-    assert sum(row["novel"] for row in facts["results"]) == facts["novel"]
+    assert abs(facts["rejected"] / 1000 - (1 - rate)) < 0.01
+    assert sum(not row["accepted"] for row in facts["results"]) == facts["rejected"]
 
 
-def test_far_rows_are_novel(latently, fitted, tmp_path):
+def test_a_part_held_out_of_the_fit_gives_thresholds_with_a_guarantee(latently, tmp_path):
+    table = make_table(1200, seed=3)[0]
+    table.head(1000).to_csv(tmp_path / "a.csv", index=False)
+    table.tail(200).to_csv(tmp_path / "new.csv", index=False)
+    fit = ["-m", "gaussian-mixture", "-k", 2, "--hold-out", 0.2, "-o", tmp_path / "m"]
+    assert "200 rows of 1000 are held out of the fit" in latently("fit", tmp_path / "a.csv", *fit).err
+    model = library.load(tmp_path / "m")
+    held_out = model.preparation_.held_out
+    assert len(held_out) == 200 and held_out == sorted(held_out)
+    shown = set(np.round(model.score_samples(table.head(1000)), 6))
+    assert set(np.round(held_out, 6)) <= shown  # they are rows of the table, in its units
+    said = latently("score", tmp_path / "m", tmp_path / "new.csv", "--accept", 0.9, "--json")
+    facts = json.loads(said.out)
+    assert facts["threshold"] == held_out[19]  # the 20th of 200: floor(201 * 0.1)
+    low, high = conformal_interval(200, 0.9, n_rows=200, level=0.999)
+    assert low <= 1 - facts["rejected"] / 200 <= high
+    assert "rows of the fit" not in said.err and "rows are rejected" in said.err
+    assert model.accepts(table.tail(200), 0.9).sum() == 200 - facts["rejected"]
+    assert "is that of 0.9 of the rows of the fit" not in said.err
+    for rate, says in ((0.999, "needs at least 999 calibration rows"), (1.0, "--accept must be a number")):
+        answer = latently("score", tmp_path / "m", tmp_path / "new.csv", "--accept", rate, code=1)
+        assert says in answer.err
+    latently("report", tmp_path / "m", tmp_path / "a.csv")  # with the threshold for 0.99
+
+
+def test_wrong_shares_to_hold_out_are_told(latently, fitted, tmp_path):
+    small = ["-m", "gaussian-mixture", "-k", 1, "-o", tmp_path / "m"]
+    for share, more, says in (
+        (0.0001, [], "--hold-out 0.0001 of 240 rows is none"),
+        (0.2, ["--from-disk"], "give --in-memory"),
+    ):
+        answer = latently("fit", fitted[1], *small, "--hold-out", share, *more, code=1)
+        assert says in answer.err
+
+
+def test_reference_rows_of_the_fit_are_told(latently, fitted):
+    assert "of the same name" in latently("score", *fitted, "--reference", fitted[1], "--accept", 0.9).err
+    assert "new rows a few more are rejected" in latently("score", *fitted).err
+
+
+def test_far_rows_are_rejected(latently, fitted, tmp_path):
     (pd.read_csv(fitted[1]) * 50).head(5).to_csv(tmp_path / "far.csv", index=False)
-    assert frame_of(latently("score", fitted[0], tmp_path / "far.csv"))["novel"].all()
+    assert not frame_of(latently("score", fitted[0], tmp_path / "far.csv"))["accepted"].any()
 
 
 def test_columns_go_by_name(latently, fitted, tmp_path):
@@ -245,7 +290,7 @@ def test_files_are_not_replaced_unless_asked(latently, fitted, tmp_path):
 def test_a_failure_half_way_writes_nothing(latently, fitted, tmp_path, monkeypatch):
     monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 50)
     table = pd.read_csv(fitted[1], dtype=str)
-    table.loc[200, "c"] = "oops"
+    table.loc[150:, "c"] = "oops"
     table.to_csv(tmp_path / "a.csv", index=False)
     answer = latently("predict", fitted[0], tmp_path / "a.csv", "-o", tmp_path / "p.csv", code=1)
     assert "'c'" in answer.err and "'oops'" in answer.err and "--missing" in answer.err
@@ -254,11 +299,11 @@ def test_a_failure_half_way_writes_nothing(latently, fitted, tmp_path, monkeypat
 
 def test_columns_are_kept_on_request(latently, fitted, tmp_path):
     pd.read_csv(fitted[1]).assign(code="007").to_csv(tmp_path / "a.csv", index=False)
-    pd.read_csv(fitted[1]).assign(novel="book").to_csv(tmp_path / "clash.csv", index=False)
+    pd.read_csv(fitted[1]).assign(accepted="book").to_csv(tmp_path / "clash.csv", index=False)
     answer = latently("predict", fitted[0], tmp_path / "a.csv", "--keep", "code")
     assert answer.out.splitlines()[1].startswith("1,007,")
-    answer = latently("score", fitted[0], tmp_path / "clash.csv", "--keep", "novel")
-    assert answer.out.splitlines()[0] == "row,novel_,log_density,novel"
+    answer = latently("score", fitted[0], tmp_path / "clash.csv", "--keep", "accepted")
+    assert answer.out.splitlines()[0] == "row,accepted_,log_density,accepted"
     assert "'cod'" in latently("predict", fitted[0], tmp_path / "a.csv", "--keep", "cod", code=1).err
 
 
@@ -371,7 +416,7 @@ def test_a_description_that_is_none(latently, fitted, tmp_path, text):
 
 def test_folders_that_are_no_models(latently, fitted, tmp_path):
     assert "latently fit" in latently("score", tmp_path / "absent", fitted[1], code=1).err
-    assert "description.json" in latently("score", tmp_path, fitted[1], code=1).err
+    assert "model.latently" in latently("score", tmp_path, fitted[1], code=1).err
     (tmp_path / "description.json").write_bytes((fitted[0] / "description.json").read_bytes())
     assert "model.latently" in latently("score", tmp_path, fitted[1], code=1).err
     (tmp_path / "model.latently").write_bytes(b"nonsense")
@@ -413,7 +458,7 @@ def test_report_hands_over_what_is_known(latently, tmp_path, written, monkeypatc
     assert search.table_["rank"].tolist() == saved["rank"].tolist()
     assert (tmp_path / "m" / "report.html").read_text() == "page"
     assert "--force" in latently("report", tmp_path / "m", tmp_path / "a.csv", code=1).err
-    monkeypatch.setattr("latently.cli.using.ROWS_IN_REPORT", 50)
+    monkeypatch.setattr("latently.cli.using.CELLS_IN_REPORT", 50 * 5)
     monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 200)
     answer = latently("report", tmp_path / "m", tmp_path / "a.csv", "-o", tmp_path / "r.html", "--json")
     some = written[1]
@@ -421,12 +466,64 @@ def test_report_hands_over_what_is_known(latently, tmp_path, written, monkeypatc
     complete = rows.fillna(0).to_numpy()
     places = [int(np.flatnonzero((np.nan_to_num(row) == complete).all(axis=1))[0]) for row in some["X"]]
     assert places == sorted(set(places))  # rows of the table, each once, beside their own labels
+    assert some["row_numbers"].tolist() == [place + 1 for place in places] and some["n_rows"] == len(rows)
     assert some["labels"].tolist() == table["kind"].iloc[places].tolist()
 
 
 def test_the_real_report_takes_what_it_is_given(latently, fitted, tmp_path):
     latently("report", *fitted, "-o", tmp_path / "r.html")
     assert (tmp_path / "r.html").read_text().lstrip().lower().startswith("<!doctype html>")
+
+
+@pytest.fixture
+def long_file(tmp_path):
+    """60 000 rows in uneven units, of which row 52 346 of the file is far out; and a model of them."""
+    table, _ = make_table(60_000, 3)
+    table.iloc[52_345] += 40 * table.std()
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    pyarrow.write_table(pytest.importorskip("pyarrow").Table.from_pandas(table), tmp_path / "long.parquet")
+    sizes = ["-m", "gaussian-mixture", "-k", 2, "--max-iter", 3, "-o", tmp_path / "m"]
+    assert run_command(["fit", tmp_path / "long.parquet", *sizes]) == 0
+    return tmp_path / "m", tmp_path / "long.parquet"
+
+
+def payload_of(page):
+    """What the script of a report is given."""
+    return json.loads(re.search(r'id="rows">(.*?)</script>', page.read_text())[1])
+
+
+@pytest.mark.parametrize("most_cells", [None, 3 * 52_000])
+def test_report_and_score_number_and_judge_rows_alike(latently, long_file, tmp_path, monkeypatch, most_cells):
+    if most_cells:  # a sample of the rows
+        monkeypatch.setattr("latently.cli.using.CELLS_IN_REPORT", most_cells)
+    scored = json.loads(latently("score", *long_file, "--json").out)
+    rows = pd.DataFrame(scored["results"]).set_index("row")
+    latently("report", *long_file, "-o", tmp_path / "r.html")
+    page = tmp_path / "r.html"
+    payload, text = payload_of(page), Reader(page.read_text()).text()
+    numbers = np.frombuffer(b64decode(payload["rows"]), "<u4")
+    assert len(numbers) == payload["count"] == 50_000 and numbers.max() > 50_000
+    column = payload["values"][0]
+    codes = np.frombuffer(b64decode(column["data"]), "<u2")
+    shown = column["low"] + (column["high"] - column["low"]) * codes / 65534
+    np.testing.assert_allclose(
+        shown, rows["log_density"][numbers], atol=1e-4 * (column["high"] - column["low"])
+    )
+    assert f"threshold: {number(scored['threshold'])}" in text
+    if most_cells is None:
+        least = rows["log_density"].idxmin()
+        assert least == 52_346 and f"row {least}{number(rows['log_density'][least])}" in text
+        assert f"{scored['rejected']} of 60\u202f000 rows" in text
+        assert f"mean log density{number(rows['log_density'].mean())}" in text
+    else:
+        assert "52\u202f000 rows, drawn at random from 60\u202f000" in text
+
+
+def test_factors_have_the_names_of_transform(latently, fitted, tmp_path):
+    names = latently("transform", *fitted).out.splitlines()[0].split(",")[1:]
+    latently("report", *fitted, "-o", tmp_path / "r.html")
+    axes = [axis["name"] for axis in payload_of(tmp_path / "r.html")["axes"]]
+    assert axes[: len(names)] == [name.replace("_", " ") for name in names]
 
 
 def test_demo(latently, tmp_path, monkeypatch):

@@ -33,8 +33,18 @@ from latently.factorization import (
     VectorQuantizer,
 )
 from latently.generate import CodebookGenerator, SourceDensity
-from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
-from latently.selection import Imputer
+from latently.mixture import (
+    MCFA,
+    MFA,
+    MPPCA,
+    PPCA,
+    FactorAnalysis,
+    GaussianMixture,
+    MixedMixture,
+    NestedMixture,
+)
+from latently.rejection import MahalanobisScore, NeighborScore
+from latently.selection import Imputer, OutlierDetector
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from tests.contracts.models import rows
 
@@ -213,6 +223,7 @@ IN_MEMORY = {"sources": frozenset()}
 OF_ALL_ROWS = {"temperature": None, "unlabelled_weight": 1.0}
 ALONE = {"shrinkage": None, **OF_ALL_ROWS}
 CHOOSING = {"cv": 2, "n_jobs": 1, "random_state": 0}
+KINDS_OF_COLUMNS = {0: "count", 1: list(range(40)), 2: "number", 3: "number"}
 FALLING = {"direction": -1, "objective": cost}
 IN_FACTORS = {"direction": -1, "sources": frozenset({"files", "dask"})}
 BY_ROW_FACTORS = {"objective": cost_of_factors, **IN_FACTORS}
@@ -237,6 +248,13 @@ CASES = [
         "NestedMixture",
         partial(NestedMixture, 2, 2, covariance_type="tied", **QUICK),
         objective=classification_likelihood,
+    ),
+    Case("MixedMixture", partial(MixedMixture, 2, n_factors=1, **QUICK)),
+    Case(
+        "MixedMixture-kinds",
+        partial(MixedMixture, 2, columns=KINDS_OF_COLUMNS, unseen="missing", **QUICK),
+        rows="counts",
+        sources=frozenset({"files"}),  # tensors and arrays of Dask hold numbers only
     ),
     Case("MJFAClassifier", partial(MJFAClassifier, 2, 2, **PLAIN, **ALONE), **CLASSES),
     Case(
@@ -306,6 +324,9 @@ CASES = [
         holes=True,
         **IN_MEMORY,
     ),
+    Case("OutlierDetector", partial(OutlierDetector, MFA(2, 1, **QUICK)), sources=frozenset({"files"})),
+    Case("MahalanobisScore", MahalanobisScore, **IN_MEMORY),
+    Case("NeighborScore", partial(NeighborScore, transformer=PCA(2)), **IN_MEMORY),
     Case("DMFA", partial(DMFA, 2, 2, 2, 1, **QUICK), layered=True, turned=True),
     Case("DMFA-tuned", partial(DMFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True, turned=True),
     Case("DMCFA", partial(DMCFA, 2, 2, 2, 1, **PLAIN), layered=True),

@@ -1,6 +1,7 @@
 """The engine below the estimators: statistics, sweeps, namespaces, drivers, frames."""
 
 import dataclasses
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from threading import Event, Thread
@@ -19,7 +20,7 @@ from latently.core.frame import Frame
 from latently.core.summary import summarise as summarise_sweep
 from latently.core.sweep import LocalSweep
 from latently.core.tree import add
-from latently.distributions import Mixture, MixtureParams
+from latently.distributions import Mixture, MixtureParams, common_loadings, gaussian
 from latently.distributions import responsibilities as responsibilities_module
 from latently.distributions.mixture import log_density, responsibilities
 from latently.distributions.moments import moment_step, total_moments
@@ -166,6 +167,32 @@ def test_a_sweep_sees_every_row_once_and_in_order(n_threads, block_size, monkeyp
     np.testing.assert_array_equal(seen, np.arange(1.0, 10.0))  # the row of no weight says nothing
 
 
+def test_a_small_table_enters_the_frame_once_if_its_arrays_are_fixed(monkeypatch):
+    entered = []
+    enter = Frame.enter
+    monkeypatch.setattr(Frame, "enter", lambda self, block: entered.append(block) or enter(self, block))
+    X, weight = np.arange(20.0).reshape(10, 2), np.ones(10)
+    weight[0] = 0.0
+    frame = Frame(np.ones(2), np.full(2, 2.0))
+    for fixed, times in ((True, 1), (False, 3)):
+        entered.clear()
+        sweep = LocalSweep(lambda: [Block(X, weight)], frame, floats_per_row=10, fixed=fixed)
+        sums = [sweep.reduce(lambda block: block.X.sum(), lambda a, b: a + b) for _ in range(3)]
+        assert len(entered) == times
+        assert sums == pytest.approx([((X[1:] - 1) / 2).sum()] * 3)
+
+
+def test_chunks_that_are_filled_again_are_seen_again():
+    X = np.zeros((10, 2))
+
+    def chunks():
+        X[:] += 1.0  # the same array with other values
+        yield Block(X)
+
+    sweep = LocalSweep(chunks, None, floats_per_row=10)
+    assert [sweep.reduce(lambda block: block.X.sum(), lambda a, b: a + b) for _ in range(2)] == [20.0, 40.0]
+
+
 def test_an_error_in_a_thread_is_raised(monkeypatch):
     threads(monkeypatch, 2)
     sweep = sweep_over(block_of(), UNIT, 5)
@@ -242,6 +269,26 @@ def test_sparse_sums_are_the_dense_ones(model, spread, lost, monkeypatch):
     dense, gathered = stats(0), stats(len(params.weights))
     assert_records_agree(gathered, dense, rtol=1e-11, atol=1e-10 * spread**2)
     assert_records_agree(kernel.m_step(gathered, params), kernel.m_step(dense, params), rtol=1e-8, atol=1e-9)
+
+
+def test_products_for_devices_have_the_same_sums(monkeypatch):
+    """Fewer numbers or components at a time, as accelerators need them, on rows in main memory."""
+    for name, module in (("MCFA", common_loadings), ("GMM-full", gaussian)):
+        kernel, params = kernel_and_params(BY_NAME[name], K=4, q=2)
+        density, block = kernel.prepare(params), block_of()
+        here = kernel.e_step(density, block)
+        monkeypatch.setattr(module, "on_device", lambda array: True)
+        there = kernel.e_step(density, replace(block))
+        assert_records_agree(there, here)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4])
+def test_components_may_be_multiplied_some_at_a_time(at_once, monkeypatch):
+    kernel, params = kernel_and_params(BY_NAME["GMM-full"], K=4)
+    density, block = kernel.prepare(params), block_of()
+    whole = kernel.e_step(density, block)
+    monkeypatch.setattr(gaussian, "_components_at_once", lambda X, K: at_once)
+    assert_records_agree(kernel.e_step(density, replace(block)), whole)
 
 
 def test_responsibilities_that_count():

@@ -13,11 +13,13 @@ import pytest
 
 from latently import load
 from latently.cli import main
-from latently.cli.preparation import collect, survey
 from latently.cli.speaking import Voice
-from latently.cli.tables import Reading, open_table
+from latently.cli.tables import open_table
 from latently.core.sources import chunks, open_source
 from latently.mixture import PPCA
+from latently.tables.preparing import Surveyed, collected, recorded
+from latently.tables.reading import Reading
+from latently.tables.survey import survey
 
 nan = np.nan
 
@@ -115,10 +117,12 @@ def command_line_reads(path, scratch):
     for limit in (np.inf, 0):
         with Voice() as voice:
             table = open_table(path, Reading(), voice)
-            found = survey(table, voice, limit=limit)
+            found = survey(table, limit=limit)
             places = [place for place, name in enumerate(table.columns) if name not in table.beside]
             options = {"scratch": scratch, "in_memory": True}
-            rows = collect(found, table, places, lambda values: values, voice, **options)
+            known = Surveyed(table, found, places, [], {})
+            record = recorded(known, "PPCA", standardise=False)
+            rows = collected(known, record, **options)
         assert found.n_rows == len(rows.X) and not found.n_text[places].any()
         readings.append(rows.X)
     np.testing.assert_array_equal(*readings)
@@ -136,7 +140,7 @@ def test_both_read_the_same(tmp_path, pieces, name):
         np.testing.assert_array_equal(rows, expected)
     their_names, their_rows = command_line_reads(tmp_path / name, tmp_path)
     assert their_names == its_names
-    np.testing.assert_array_equal(their_rows, rows)
+    np.testing.assert_array_equal(their_rows, np.where(np.isinf(rows), nan, rows))  # which no model fits
 
 
 @pytest.mark.parametrize("name", ["semicolons.csv", "table.parquet", "array.npy", "array.npz"])
@@ -154,7 +158,7 @@ def test_both_fit_the_same_model(tmp_path, name):
     folder = tmp_path / "model"
     command = ["fit", tmp_path / name, "-m", "ppca", "-q", 1, "--no-standardise", "--from-disk"]
     assert main([*map(str, command), "-o", str(folder)]) == 0
-    theirs = load(folder / "model.latently")
+    theirs = load(folder).estimator_
     for attribute in ("mean_", "loadings_", "noise_variance_", "history_"):
         np.testing.assert_array_equal(getattr(theirs, attribute), getattr(model, attribute))
     if not name.startswith("array"):
@@ -169,7 +173,7 @@ def test_text_is_refused_by_the_one_and_left_out_by_the_other(tmp_path, name):
     with pytest.raises(ValueError, match=r"column 'kind' of .*real numbers are needed"):
         library_reads(tmp_path / name)
     with Voice() as voice:
-        found = survey(open_table(tmp_path / name, Reading(), voice), voice, label="kind")
+        found = survey(open_table(tmp_path / name, Reading(), voice), label="kind")
     assert found.n_text.tolist() == [0, 3] and list(found.labels) == ["red", "blue"]
     np.testing.assert_array_equal(found.kept[0][:, 0], frame["a"])
 

@@ -21,7 +21,8 @@ from latently.factorization import (
 )
 from latently.generate import CodebookGenerator, SourceDensity
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
-from latently.selection import Imputer
+from latently.rejection import ClassifierScore, MahalanobisScore, NeighborScore
+from latently.selection import Imputer, OutlierDetector
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from tests.contracts.cases import CASES, HAVE_TORCH
 from tests.contracts.models import ALL
@@ -56,6 +57,10 @@ CHECKED = [  # one of every class
     SourceDensity(PCA(), GaussianMixture()),
     CodebookGenerator(n_groups=2, random_state=0),
     Imputer([GaussianMixture(covariance_type="diag"), SMALL], cv=2, n_jobs=1, random_state=0),
+    OutlierDetector(SMALL),
+    ClassifierScore(PerClass(FULL)),
+    MahalanobisScore(),
+    NeighborScore(n_neighbors=2),
     DMFA(**LOOSE),
     DMCFA(**LOOSE),
 ]

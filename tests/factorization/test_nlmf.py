@@ -13,6 +13,7 @@ from latently.distributions.convex_rows import Rows, Softmax, descended, inverse
 from latently.distributions.mappings import MAPPINGS
 from latently.distributions.nonlinear import Layer, Multiply, Newton, Terms, prepared, swept_rows
 from latently.distributions.stack import climbed, flattened, unflattened
+from latently.estimators.weights import in_rows
 from latently.factorization import NLMF, PCA, DeepNLMF, NLMFClassifier
 from latently.selection import select
 from tests.oracles import nlmf as oracle
@@ -58,7 +59,7 @@ def problem(seed, way, N=6, D=4, r=2, holed=False):
     classes = {"coef_init": np.abs(rng.normal(size=(3, r))), "intercept_init": np.abs(rng.normal(size=3))}
     y = np.arange(N) % 3
     y[N - 1] = -1
-    return X, start, classes, y, rng.uniform(0.5, 2.0, N)
+    return X, start, classes, y, in_rows(rng.uniform(0.5, 2.0, N))  # costs are sums
 
 
 def swept(sweep, n, options, X, start, y=None, classes=None, weight=None):
@@ -334,7 +335,7 @@ def test_two_sessions_fit_the_classifier_to_given_sources():
 def test_rows_unlike_the_training_rows_are_rejected():
     X, y, held_out, _ = digits()
     model = NLMFClassifier(15, sigma2=0.05, max_iter=10, tol=0.0, random_state=0).fit(X, y)
-    model.calibrate_rejection(held_out, 0.95)
+    model.calibrate_rejection(held_out, acceptance=0.95)
     noise = np.random.default_rng(0).random((50, 64))
     assert np.mean(model.predict(noise) == -1) > 0.9
     assert np.mean(model.predict(held_out) == -1) == pytest.approx(0.05, abs=0.01)

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import latently
 from latently.distributions.nonnegative import descended
+from latently.estimators.weights import in_rows
 from latently.factorization import NMF
 from latently.factorization.sweeps import cheapest_scale
 from tests.oracles import nmf as oracle
@@ -41,7 +42,8 @@ def problem(seed, N=9, D=6, r=3, holed=False, sparsity=0.3):
         X[rng.random((N, D)) < 0.2] = np.nan
         X[:2] = np.nan_to_num(X[:2])  # complete rows among the others
         X[2], X[2, 0] = np.nan, 0.0
-    return X, rng.uniform(0.1, 2.0, (N, r)), rng.uniform(0.1, 2.0, (r, D)), rng.uniform(0.2, 3.0, N)
+    weight = in_rows(rng.uniform(0.2, 3.0, N))  # costs are sums
+    return X, rng.uniform(0.1, 2.0, (N, r)), rng.uniform(0.1, 2.0, (r, D)), weight
 
 
 def started(S, A, way, **more):
@@ -1115,3 +1117,24 @@ def test_a_start_that_the_divergence_cannot_leave_is_an_error():
     warm = NMF(2, loss="kl", warm_start=True, random_state=0).fit(X * [1, 1, 1, 0])
     with pytest.raises(ValueError, match="zero in feature 3"):
         warm.fit(X)
+
+
+# -- rows far from zero -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "kl"])
+@pytest.mark.parametrize("dtype, offset", [(np.float64, 1e7), (np.float32, 1e4)])
+def test_a_cost_that_is_lost_in_rounding_is_told(loss, dtype, offset):
+    X = (np.abs(np.random.default_rng(0).normal(size=(80, 5))) + offset).astype(dtype)
+    with pytest.warns(UserWarning, match=r"lost in rounding.*far from zero.*subtract a constant"):
+        NMF(2, loss=loss, random_state=0).fit(X)
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "kl"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_product_has_no_cost_and_needs_no_warning(loss, dtype):
+    """However far from zero: nothing is left, so nothing is lost."""
+    rng = np.random.default_rng(1)
+    rows = np.outer(rng.uniform(1, 2, 40), rng.uniform(1, 2, 5)).astype(dtype)
+    NMF(1, loss=loss, random_state=0, max_iter=2000).fit(rows)
+    NMF(1, loss=loss, random_state=0).fit(np.full((40, 5), 1e7, dtype))

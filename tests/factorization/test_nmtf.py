@@ -48,7 +48,7 @@ def test_sweeps_are_those_of_the_formulas(cls, holes, weighted):
     rng = np.random.default_rng(3)
     X, Z, W, C = problem(rng, holes)
     W[0, 0] = C[1, 0] = 0.0  # which stay zero
-    weight = rng.uniform(0.5, 3.0, size=len(X)) if weighted else None
+    weight = np.arange(len(X)) % 3 + 1.0 if weighted else None  # units of rows
     options = PENALTIES if cls is PenalizedNMTF else {}
     numbers = tuple(options.values())
     for n_sweeps in (0, 1, 3):
@@ -77,7 +77,7 @@ def test_label_sweeps_are_those_of_the_formulas(holes, weighted):
     for trial in range(5):
         X = problem(rng, holes, n=12, D=9)[0] - 2.0
         z, c = rng.integers(4, size=12), rng.integers(3, size=9)
-        weight = rng.uniform(0.5, 3.0, size=12) if weighted else None
+        weight = np.arange(12) % 3 + 1.0 if weighted else None
         ones = np.ones(12) if weight is None else weight
         W = np.full((4, 3), np.nansum(ones[:, None] * X) / np.sum(ones[:, None] * ~np.isnan(X)))
         model = FastNMTF(4, 3, row_labels_init=z, column_labels_init=c, max_iter=0, **EXACT)

@@ -22,6 +22,8 @@ from latently.report._facts import Facts
 from latently.report._grid import grid_of
 from latently.report._images import data_uri, sprite
 from latently.report._markup import Markup, element, script_data, source_hash
+from latently.report._page import _asset
+from latently.report._still import COLOURS, painted
 from latently.selection import select
 from tests.report.cases import MODELS, NASTY, Reader, counts, digits, fitted, mcfa, search, wine
 
@@ -54,17 +56,22 @@ def test_page_has_every_section(page):
     ]
 
 
+def links_of(page):
+    return [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+
+
 def test_links_and_descriptions_lead_somewhere(page):
     identifiers = page.all("id")
     assert len(identifiers) == len(set(identifiers))
     named = [name for attribute in ("aria-labelledby", "aria-describedby") for name in page.all(attribute)]
-    wanted = {word for names in named for word in names.split()} | {href[1:] for href in page.all("href")}
+    wanted = {word for names in named for word in names.split()} | {href[1:] for href in links_of(page)}
     assert wanted and wanted <= set(identifiers)
 
 
 def test_nothing_is_fetched_and_nothing_runs_that_is_not_in_the_file(page):
-    assert all(href.startswith("#") for href in page.all("href"))
-    assert all(source.startswith("data:image/png;base64,") for source in page.all("src"))
+    assert all(href.startswith("#") for href in links_of(page))
+    pictures = page.all("src") + [a["href"] for tag, a in page.elements if tag == "image"]
+    assert all(source.startswith("data:image/png;base64,") for source in pictures)
     assert {tag for tag, _ in page.elements}.isdisjoint({"link", "iframe", "object", "embed", "base", "form"})
     for _, attributes in page.elements:  # the policy of the page would block both
         assert "style" not in attributes and not any(name.startswith("on") for name in attributes)
@@ -503,6 +510,24 @@ def test_signed_images_are_white_at_zero():
     assert pixels[0, 1, 2] > pixels[0, 1, 0] and pixels[1, 0, 0] > pixels[1, 0, 2]  # blue, then orange
 
 
+def test_the_still_picture_has_the_points_where_they_belong():
+    x, y = np.array([0.1, 0.5, 0.9]), np.array([0.2, 0.5, 0.8])
+    pixels = painted(x, y, np.array([0, 1, 2]), (200, 400))
+    for k, place in enumerate(zip(x, y, strict=True)):
+        r, g, b, alpha = pixels[int((1 - place[1]) * 200), int(place[0] * 400)]
+        assert alpha > 200 and np.abs(np.array([r, g, b], dtype=int) - _rgb(COLOURS[k])).max() <= 8
+    assert np.count_nonzero(pixels[..., 3]) < 0.02 * 200 * 400
+
+
+def test_the_still_picture_has_the_colours_of_the_page():
+    css = re.findall(r"--c(\d): light-dark\((#\w+),", _asset("report.css"))
+    assert [colour for _, colour in css] == COLOURS
+
+
+def _rgb(colour):
+    return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
+
+
 def test_images_are_shown_for_rows_that_are_images():
     X, y = digits()
     model = MFA(3, 1, random_state=0, n_init=1, max_iter=20, tol=1e-3).fit(X)
@@ -539,3 +564,56 @@ def test_values_are_shown_in_the_units_that_readers_know():
 def test_units_must_be_offsets_and_positive_scales(units):
     with pytest.raises(ValueError, match="units"):
         wine_report(units=units)
+
+
+# -- one numbering, one unit, one threshold -----------------------------------------------------------------
+
+
+def test_rows_have_the_numbers_of_the_file():
+    X, _, _ = wine()
+    model = mcfa()
+    least = int(np.argmin(model.score_samples(X)))
+    assert f"row {least + 1}" in Reader(report(model, X).html).text("th")
+    numbers = 1000 - 3 * np.arange(len(X))
+    some = Reader(report(model, X, row_numbers=numbers, n_rows=5000).html)
+    assert f"row {numbers[least]}" in some.text("th") and "178 of 5\u202f000" in some.text("dd")
+
+
+def test_log_densities_are_in_the_units_of_the_file():
+    X, _, _ = wine()
+    offset, scale = X.mean(axis=0), np.linspace(0.5, 20.0, X.shape[1])
+    rows = X * scale + offset
+    raw = GaussianMixture(2, random_state=0, prior=None).fit(rows)
+    inner = GaussianMixture.from_parameters(
+        weights=raw.weights_,
+        means=(raw.means_ - offset) / scale,
+        covariances=raw.covariances_ / np.outer(scale, scale),
+    )
+    rows[3, 4] = X[3, 4] = np.nan
+    own = Facts(inner, (rows - offset) / scale, units=(offset, scale))
+    np.testing.assert_allclose(own.scores, raw.score_samples(rows), rtol=1e-9)
+    np.testing.assert_allclose(own.unusual.threshold, Facts(raw, rows).unusual.threshold, atol=0.5)
+
+
+def test_a_given_threshold_decides():
+    X, _, _ = wine()
+    scores = mcfa().score_samples(X)
+    middle = float(np.median(scores))
+    facts = Facts(mcfa(), X, threshold=middle)
+    assert facts.unusual.n_below == 89 and facts.unusual.threshold == middle
+    assert "89 of 178 rows" in Reader(report(mcfa(), X, threshold=middle).html).text("p")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"row_numbers": [1, 2]}, "row_numbers"),
+        ({"row_numbers": np.zeros(178, dtype=int)}, "row_numbers"),
+        ({"row_numbers": np.arange(1, 179) / 2}, "row_numbers"),
+        ({"n_rows": 3}, "n_rows"),
+        ({"threshold": np.nan}, "threshold"),
+    ],
+)
+def test_wrong_numbers_are_named(given, message):
+    with pytest.raises(ValueError, match=message):
+        wine_report(**given)

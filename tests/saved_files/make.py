@@ -28,9 +28,19 @@ from latently.factorization import (
     VectorQuantizer,
 )
 from latently.generate import CodebookGenerator, SourceDensity
-from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.mixture import (
+    MCFA,
+    MFA,
+    MPPCA,
+    PPCA,
+    FactorAnalysis,
+    GaussianMixture,
+    MixedMixture,
+    NestedMixture,
+)
+from latently.rejection import ClassifierScore, MahalanobisScore, NeighborScore
 from latently.saved import KNOWN_CLASSES
-from latently.selection import Imputer
+from latently.selection import Imputer, OutlierDetector
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 
 HERE = Path(__file__).parent
@@ -56,6 +66,9 @@ def models():
         "MPPCA": MPPCA(2, 1, shared_noise=True, **few),
         "MCFA": MCFA(2, 2, **few),
         "NestedMixture": NestedMixture(2, 2, covariance_type="diag", **few),
+        "MixedMixture": MixedMixture(
+            2, columns={0: "count", 1: list(range(1, 21)), 2: "number"}, unseen="missing", **few
+        ),
         "PerClass": PerClass(DMFA(1, 1, 1, 1, **few), reject_below=-30.0),
         "MJFAClassifier": MJFAClassifier(2, 2, **few),
         "MFMClassifier": MFMClassifier(1, 2, **few),
@@ -82,6 +95,10 @@ def models():
             NMF(3, max_iter=5, random_state=0), 2, n_init=1, random_state=0
         ),
         "Imputer": Imputer([PPCA(1), PPCA(2)], cv=2, n_jobs=1, random_state=0),
+        "OutlierDetector": OutlierDetector(PPCA(1), contamination=0.2),
+        "ClassifierScore": ClassifierScore(PerClass(PPCA(1)), kind="energy"),
+        "MahalanobisScore": MahalanobisScore(transformer=PCA(2), reject_below=-3.0),
+        "NeighborScore": NeighborScore(n_neighbors=2, transformer=PCA(2)),
         "DMFA": DMFA(2, 2, 2, 1, **few),
         "DMCFA": DMCFA(2, 2, 2, 1, **few),
         "DBN": DBN(

@@ -15,6 +15,7 @@ from sklearn.preprocessing import scale
 import latently
 from latently.estimators.classifier import calibrated
 from latently.estimators.messages import InterruptedWarning
+from latently.estimators.weights import in_rows
 from latently.mixture import MFA, MPPCA, GaussianMixture
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 from latently.supervised.borrowing import borrowed_rows
@@ -387,6 +388,7 @@ def test_a_weight_of_unlabelled_rows_is_that_of_each(model):
     seen, others = few(10)
     labels, rows = np.append(y[seen], np.full(40, -1)), np.concatenate([X[seen], X[others[:40]]])
     weight = np.append(np.ones(len(seen)), np.full(40, 0.25))
+    weight = in_rows(weight)  # without this unit they are those of four rows and one
     by_likelihood = clone(model).set_params(prior=None, unlabelled_weight=0.25)
     ours = quietly(by_likelihood, rows, labels).predict_proba(X)
     for one in (1.0, "auto"):  # maximum likelihood counts all rows fully

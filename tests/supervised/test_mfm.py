@@ -520,8 +520,10 @@ def test_rejection():
     X, y = labelled_rows(14)
     model = MFMClassifier(2, 1, **SHORT).fit(X, np.array(["a", "b"])[y])
     assert model.accepts(X).all()
-    model.calibrate_rejection(X, acceptance_rate=0.9)
-    assert np.mean(model.accepts(X)) == pytest.approx(0.9, abs=0.01)
+    held_out, _ = labelled_rows(114)
+    model.calibrate_rejection(held_out, acceptance=0.9)
+    n = len(held_out)
+    assert np.sum(~model.accepts(held_out)) == np.floor((n + 1) * 0.1 + 1e-9) - 1
     assert set(model.predict(X[~model.accepts(X)])) == {"rejected"}
     fixed = MFMClassifier(2, 1, reject_below=-1e9, **SHORT).fit(X, y)
     np.testing.assert_array_equal(fixed.predict(np.full((1, 4), 1e9)), [-1])
@@ -578,7 +580,7 @@ def test_the_number_of_parameters_is_the_rank_of_the_density(size):
 def test_saved_and_loaded(C, tmp_path):
     X, y = labelled_rows(19, C)
     model = MFMClassifier(2, 2, **SHORT).fit(X, np.array(["x", "y", "z"])[y])
-    model.calibrate_rejection(X, 0.9)
+    model.calibrate_rejection(labelled_rows(119, C)[0], acceptance=0.9)
     model.save(tmp_path / "model")
     again = latently.load(tmp_path / "model")
     assert type(again) is MFMClassifier

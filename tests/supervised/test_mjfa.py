@@ -567,8 +567,8 @@ def test_rejection(data, fitted):
     X, y, X_new, _ = data
     model = pickle.loads(pickle.dumps(fitted))
     assert model.reject_below_ == -np.inf
-    assert model.calibrate_rejection(X_new, acceptance_rate=0.9) is model
-    assert model.accepts(X_new).sum() == 54
+    assert model.calibrate_rejection(X_new, acceptance=0.9) is model
+    assert model.accepts(X_new).sum() == 55  # of 60: the threshold is the sixth score, floor(61 / 10)
     far = 100.0 * np.ones((1, 6))
     assert model.predict(far).tolist() == [-1] and fitted.predict(far)[0] in (0, 1, 2)
     np.testing.assert_array_equal(model.predict_proba(far), fitted.predict_proba(far))
@@ -603,7 +603,7 @@ def test_saving_and_loading(labels, prior, data, tmp_path):
     X, y, X_new, _ = data
     X = X + 1e4  # where digits are dear
     model = MJFAClassifier(2, 2, class_prior=prior, **SHORT).fit(X, np.asarray(labels)[y])
-    model.calibrate_rejection(X_new + 1e4, acceptance_rate=0.8)
+    model.calibrate_rejection(X_new + 1e4, acceptance=0.8)
     model.save(tmp_path / "model")
     again = latently.load(tmp_path / "model")
     assert type(again) is MJFAClassifier
@@ -632,8 +632,8 @@ BAD = {
     "prior sum": ({"class_prior": [0.5, 0.5, 0.5]}, "class_prior must .* sum to one"),
     "prior NaN": ({"class_prior": [0.5, np.nan, 0.5]}, "class_prior must hold finite numbers"),
     "prior text": ({"class_prior": "balanced"}, "class_prior must be an array of real numbers"),
-    "reject_below text": ({"reject_below": "low"}, "reject_below must be a log density"),
-    "reject_below NaN": ({"reject_below": np.nan}, "reject_below must be a log density"),
+    "reject_below text": ({"reject_below": "low"}, "reject_below must be a number"),
+    "reject_below NaN": ({"reject_below": np.nan}, "reject_below must be a number"),
     "loadings alone": ({"loadings_init": np.ones((5, 2))}, "loadings_init needs all other starting values"),
     "latent means alone": (
         {"latent_means_init": np.ones((3, 2, 2))},

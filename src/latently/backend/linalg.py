@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from latently.backend.namespace import Array, Floats, is_numpy, like, namespace, to_numpy
+from latently.backend.namespace import Array, Floats, is_numpy, is_torch, like, namespace, to_numpy
 
 _SPARE = 8  # vectors beyond those asked for, which speed up convergence
 _POWERS = 5
@@ -28,6 +28,14 @@ def symmetric(stack: Array) -> Array:
 def diagonals(stack: Array) -> Array:
     """(..., D) the diagonals of a stack of matrices."""
     return namespace(stack).linalg.diagonal(stack)
+
+
+def squared_lengths(array: Array, axis: int = -1) -> Array:
+    """Sums of squares along an axis, without an array of squares if possible."""
+    xp = namespace(array)
+    if is_torch(array):
+        return xp.linalg.vector_norm(array, axis=axis) ** 2
+    return xp.vecdot(array, array, axis=-1) if axis == -1 else xp.sum(array * array, axis=axis)
 
 
 def is_positive_definite(stack: Array) -> bool:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.sparse import issparse
 
+from latently.backend.lean_numpy import LeanNumPy
+
 Array: TypeAlias = Any  # an array of some Array API namespace: NumPy, torch, array_api_strict
 Namespace: TypeAlias = Any
 Floats: TypeAlias = NDArray[np.float64]
@@ -17,7 +19,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # NumPy itself follows the Array API, from 2.1 on in all that is used here; wrappers of it take time
 _COMPATIBLE: Namespace = array_api_compat.array_namespace(np.zeros(0))
-_OF_NUMPY: Namespace = np if hasattr(np, "cumulative_sum") else _COMPATIBLE
+_OF_NUMPY: Namespace = LeanNumPy() if hasattr(np, "cumulative_sum") else _COMPATIBLE
 
 
 def namespace(*arrays: Array) -> Namespace:
@@ -140,6 +142,13 @@ def exp_above(exponents: Array, lowest: float) -> Array:
         return np.exp(exponents, out=exponents)
     xp = namespace(exponents)
     return xp.exp(xp.clip(exponents, min=lowest))
+
+
+def softmax(exponents: Array, axis: int) -> Array:
+    """exp of the exponents of a tensor, divided by its sum along the axis, in one kernel."""
+    import torch
+
+    return torch.softmax(exponents, dim=axis)
 
 
 def log_ndtr(array: Array) -> Array:

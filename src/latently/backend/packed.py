@@ -6,7 +6,12 @@ matrices. The lower triangle is packed column by column: q (q + 1) / 2 entries, 
 
 from __future__ import annotations
 
-from latently.backend.namespace import Array, namespace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latently.backend.namespace import Array, like, namespace
 
 _AT_ONCE = 24  # factors of a product that neither overflows nor underflows
 
@@ -83,6 +88,12 @@ def unpacked(S: Array, q: int) -> Array:
     xp = namespace(S)
     if q == 0:
         return xp.reshape(S, (*S.shape[1:], 0, 0))
+    entries = xp.take(S, like(_places(q), S), axis=0)  # (q q, ...)
+    return xp.reshape(xp.moveaxis(entries, 0, -1), (*S.shape[1:], q, q))
+
+
+@cache
+def _places(q: int) -> NDArray[np.int64]:
+    """(q q,) where the entries of a matrix, row by row, are packed."""
     where = {pair: p for p, pair in enumerate(pairs(q))}
-    rows = [xp.stack([S[where[max(i, j), min(i, j)], ...] for j in range(q)], axis=-1) for i in range(q)]
-    return xp.stack(rows, axis=-2)
+    return np.array([where[max(i, j), min(i, j)] for i in range(q) for j in range(q)])

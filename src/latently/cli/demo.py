@@ -6,6 +6,8 @@ selected by BIC; and a report.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from latently.cli.fitting import Request, fit
@@ -48,17 +50,18 @@ def run_demo(output, force, seed, voice, scratch):
         str(table), output, force, model="mcfa", k=COMPONENTS, q=FACTORS, label=LABEL, seed=seed
     )  # fmt: skip
 
-    def then(fitted, folder):
+    def then(fitted, table_model, folder):
         (folder / DATA).write_bytes(table.read_bytes())
         write_page(
             folder / REPORT,
-            Folder(folder, fitted.model, fitted.record),
+            Folder(output, table_model),
             fitted.X,
             labels=[fitted.labels[code] for code in fitted.codes],
             row_names=None,
             selection=fitted.selection,
             file="wine",
             n_rows=len(fitted.X),
+            data=Path(output) / DATA,
         )
 
     return fit(request, voice, select_all=True, then=then)

@@ -10,21 +10,25 @@ from typing import Any
 import numpy as np
 
 from latently.cli.models import DEFAULT, MODELS, build, model_named, numbers_in
-from latently.cli.preparation import (
-    IN_MEMORY_BYTES,
-    Preparation,
-    chosen_columns,
-    collect,
-    quantiles,
-    survey,
-)
 from latently.cli.speaking import counted, shown
-from latently.cli.tables import Reading, open_table
+from latently.cli.tables import open_table, option
 from latently.cli.writing import DESCRIPTION, MODEL, SELECTION, new_folder
 from latently.core.sources import open_source, package
 from latently.metrics import clustering_accuracy
 from latently.selection.criteria import CRITERIA
 from latently.selection.criteria import DEFAULT as DEFAULT_CRITERION
+from latently.tables import TableModel
+from latently.tables.columns import Choice
+from latently.tables.preparation import Preparation, described, held_out_scores, quantiles
+from latently.tables.preparing import (
+    IN_MEMORY_BYTES,
+    check_enough,
+    collected,
+    recorded,
+    surveyed,
+    takes_binary,
+)
+from latently.tables.reading import Reading
 
 MOST_COMPONENTS, MOST_FACTORS = 6, 5  # largest sizes in the default search
 ROWS_TO_CHOOSE_BY = 10_000  # largest sample of rows with which `fit` selects sizes
@@ -48,11 +52,13 @@ class Request:
     seed: int = 0
     columns: list[str] = field(default_factory=list)
     without: list[str] = field(default_factory=list)
+    as_is: list[str] = field(default_factory=list)
     label: str | None = None
     missing: list[str] = field(default_factory=list)
     standardise: bool | None = None
     in_memory: bool | None = None  # None depends on the size
     reading: Reading = field(default_factory=Reading)
+    hold_out: float = 0.0  # share of the rows that are left out of the fit
 
 
 @dataclass
@@ -71,16 +77,17 @@ class Fitted:
 def fit(request, voice, *, select_all=False, then=None):
     """Fit a model and save it in the folder; with `select_all` sizes are always selected on all rows.
 
-    `then(fitted, folder)` may add files to the temporary folder before it is renamed.
+    `then(fitted, table_model, folder)` may add files to the temporary folder before it is renamed.
     """
     with new_folder(request.output, request.force) as folder:
         fitted = _fitted(request, voice, folder, select_all)
-        fitted.model.save(folder / MODEL)
+        table_model = TableModel.of_fitted(fitted.model, fitted.record)
+        table_model.save(folder / MODEL)
         if fitted.selection is not None:
             fitted.selection.table_.to_csv(folder / SELECTION, index=False)
-        (folder / DESCRIPTION).write_text(fitted.record.to_json(), encoding="utf-8")
+        (folder / DESCRIPTION).write_text(described(fitted.record), encoding="utf-8")
         if then is not None:
-            then(fitted, folder)
+            then(fitted, table_model, folder)
         if isinstance(fitted.X, str):
             (folder / "rows.npy").unlink()
     return fitted
@@ -89,31 +96,70 @@ def fit(request, voice, *, select_all=False, then=None):
 def _fitted(request, voice, folder, select_all):
     table = open_table(request.data, request.reading, voice)
     limit = {None: IN_MEMORY_BYTES, True: np.inf, False: 0}[request.in_memory]
-    found = survey(table, voice, missing=request.missing, label=request.label, limit=limit)
-    places, left_out = chosen_columns(
-        found, table, columns=request.columns, without=request.without, voice=voice
+    known = surveyed(
+        table,
+        _choice(request, model_named(request.model or DEFAULT)),
+        missing=request.missing,
+        label=request.label,
+        limit=limit,
     )
+    places = known.places
     name = request.model or (DEFAULT if len(places) > 1 or request.q else "gaussian-mixture")
     model = model_named(name)
-    _check_labels(request, model, name, found, voice)
-    record = _record(request, table, found, places, left_out, name, model)
-    if found.kept is None and request.in_memory is None:
-        voice.note("the table is large, so its numbers are kept in a temporary file during the fit")
-    rows = collect(
-        found, table, places, record.to_frame, voice, scratch=folder, in_memory=request.in_memory is True
+    _check_labels(request, model, name, known.found, voice)
+    record = recorded(
+        known,
+        model.name,
+        model=name,
+        missing=request.missing,
+        as_is=request.as_is,
+        standardise=request.standardise,
+        seed=request.seed,
     )
-    labels, rows = _labels(model, name, found, rows, voice)
+    if not known.in_memory and request.in_memory is None:
+        voice.note("the table is large, so its numbers are kept in a temporary file during the fit")
+    rows = collected(known, record, scratch=folder, in_memory=request.in_memory is True)
+    rows, X_held_out = _without_held_out(rows, request, voice)
+    labels, rows = _labels(model, name, rows, voice)
     sizes, grid = _sizes(request, model, rows.n_rows, len(places))
     estimator = build(
         model, sizes, request.options, seed=request.seed, max_iter=request.max_iter, tol=request.tol
     )
+    if not grid:
+        check_enough(estimator, rows.n_rows)
     selection, all_rows = None, select_all or rows.n_rows <= ROWS_TO_CHOOSE_BY
     if grid:
         by = rows.X if all_rows else _drawn(rows, request.seed, voice)
         selection = _selected(estimator, by, grid, request, voice)
         estimator.set_params(**selection.best_params_)
     fitted = selection.best_ if selection and all_rows else _run(estimator, rows.X, labels, voice)
-    return _complete(fitted, record, rows, list(found.labels), selection)
+    if X_held_out is not None:
+        record = _with_held_out(record, fitted, X_held_out, request.seed)
+    return _complete(fitted, record, rows, selection)
+
+
+def _without_held_out(rows, request, voice):
+    """The rows of the fit, and those held out of it in the model's units, if any are wanted."""
+    if not request.hold_out:
+        return rows, None
+    if not isinstance(rows.X, np.ndarray):
+        raise ValueError("--hold-out needs all rows in memory; give --in-memory")
+    n = round(request.hold_out * rows.n_rows)
+    if n < 1:
+        raise ValueError(f"--hold-out {request.hold_out:g} of {counted(rows.n_rows, 'row')} is none")
+    out = np.zeros(rows.n_rows, dtype=bool)
+    out[np.random.default_rng(request.seed).permutation(rows.n_rows)[:n]] = True
+    voice.note(f"{counted(n, 'row')} of {rows.n_rows} are held out of the fit, for thresholds of scores")
+    codes = None if rows.codes is None else rows.codes[~out]
+    return replace(rows, X=rows.X[~out], n_rows=rows.n_rows - n, codes=codes), rows.X[out]
+
+
+def _with_held_out(record, fitted, X, seed):
+    """The record with log densities of held-out rows, from which later commands take thresholds."""
+    if not hasattr(fitted, "score_samples"):
+        raise ValueError(f"--hold-out is of no use: a {type(fitted).__name__} has no densities")
+    scores = np.asarray(fitted.score_samples(X), dtype=np.float64) - record.log_volume(X)
+    return replace(record, held_out=held_out_scores(scores, np.random.default_rng(seed)))
 
 
 def chosen_imputer(request, voice):
@@ -125,10 +171,9 @@ def chosen_imputer(request, voice):
     from latently.selection.imputer import name_of
 
     table = open_table(request.data, request.reading, voice)
-    found = survey(table, voice, missing=request.missing, limit=np.inf)
-    places, left_out = chosen_columns(found, table, voice=voice)
-    record = _record(replace(request, standardise=True), table, found, places, left_out, "imputer", None)
-    rows = collect(found, table, places, record.to_frame, voice, scratch=None, in_memory=True)
+    known = surveyed(table, _choice(request, None), missing=request.missing)
+    record = recorded(known, "Imputer", model="imputer", missing=request.missing, standardise=True)
+    rows = collected(known, record)
     n_compared = 0
 
     def compared(candidate):
@@ -145,7 +190,7 @@ def chosen_imputer(request, voice):
     return imputer, record
 
 
-def _complete(fitted, record, rows, labels, selection):
+def _complete(fitted, record, rows, selection):
     """The record, completed with results of the fit."""
     densities = []
     if hasattr(fitted, "score_samples"):
@@ -159,17 +204,17 @@ def _complete(fitted, record, rows, labels, selection):
         densities=densities,
         selection=None if selection is None else {"criterion": selection.criterion, "parameters": parameters},
     )
-    return Fitted(fitted, record, rows.X, rows.codes, labels, selection, _agreement(fitted, rows, labels))
+    return Fitted(fitted, record, rows.X, rows.codes, rows.labels, selection, _agreement(fitted, rows))
 
 
-def _agreement(model, rows, labels):
+def _agreement(model, rows):
     """Accuracy: of predicted classes, or of components under the best one-to-one matching with labels."""
     if rows.codes is None or not hasattr(model, "predict"):
         return {}
     known = rows.codes >= 0
     answers = np.asarray(model.predict(rows.X))[known]
     if hasattr(model, "classes_"):
-        right = answers.astype(str) == np.array(labels)[rows.codes[known]]
+        right = answers.astype(str) == np.array(rows.labels)[rows.codes[known]]
         return {"training_accuracy": float(right.mean())}
     if len(np.unique(answers)) == 1:  # then there is nothing to compare
         return {}
@@ -204,45 +249,21 @@ def _check_labels(request, model, name, found, voice):
         )
 
 
-def _record(request, table, found, places, left_out, name, model):
-    standardise = request.standardise
-    if standardise is None:  # pixels already share one unit
-        standardise = model.standardise and table.image_shape is None
-    mean, scale = np.zeros(len(places)), np.ones(len(places))
-    if standardise:
-        deviation = np.sqrt(found.squares[places] / np.maximum(found.n_seen[places], 1))
-        mean, scale = found.mean[places], np.where(deviation > 0, deviation, 1.0)
-    elif model.unit_rows:
-        low, high = float(np.min(found.least[places])), float(np.max(found.most[places]))
-        if low < 0.0 or high > 1.0:  # such as grey levels: one common range, which becomes that from 0 to 1
-            mean, scale = np.full(len(places), min(low, 0.0)), np.full(len(places), high - min(low, 0.0))
-    n_seen = int(found.n_seen[places].sum())
-    whole_image = table.image_shape is not None and len(places) == int(np.prod(table.image_shape))
-    return Preparation(
-        columns=[found.columns[place] for place in places],
-        mean=[float(value) for value in mean],
-        scale=[float(value) for value in scale],
-        standardised=bool(standardise),
-        model=name,
-        n_rows=found.n_rows,
-        n_missing=found.n_rows * len(places) - n_seen,
-        file=table.path.name,
-        left_out=[list(pair) for pair in left_out],
-        label=request.label,
-        labels=sorted(found.labels),
-        missing=[text.strip().lower() for text in request.missing],
-        image_shape=list(table.image_shape) if whole_image else None,
-        seed=request.seed,
-        densities=[],
-        selection=None,
+def _choice(request, model):
+    return Choice(
+        tuple(request.columns),
+        tuple(request.without),
+        tuple(request.as_is),
+        model is not None and takes_binary(model.name),
+        option,
     )
 
 
-def _labels(model, name, found, rows, voice):
+def _labels(model, name, rows, voice):
     """Labels for the fit of a classifier, and the rows that it can use."""
     if not model.labels and not (model.may_use_labels and rows.codes is not None):
         return None, rows
-    names = list(found.labels)
+    names = rows.labels
     known = rows.codes >= 0
     labels = np.array([names[code] if code >= 0 else -1 for code in rows.codes], dtype=object)
     if known.all():
@@ -268,22 +289,22 @@ def _sizes(request, model, n_rows, n_columns):
         "-k": range(1, max(1, min(MOST_COMPONENTS, n_rows // 10)) + 1),
         "-q": range(1, max(1, min(MOST_FACTORS, n_columns - 1)) + 1),
     }
-    for option, text, parameter in (("-k", request.k, model.k), ("-q", request.q, model.q)):
+    for given, text, parameter in (("-k", request.k, model.k), ("-q", request.q, model.q)):
         if parameter is None:
             if text is not None:
-                what = "components" if option == "-k" else "factors"
-                raise ValueError(f"{option} cannot be used with {model.name}, which has no number of {what}")
+                what = "components" if given == "-k" else "factors"
+                raise ValueError(f"{given} cannot be used with {model.name}, which has no number of {what}")
             continue
         if text is None and model.kind == "network":  # nothing selects its size
             continue
-        values = list(usual[option]) if text is None else numbers_in(text, option)
+        values = list(usual[given]) if text is None else numbers_in(text, given)
         if len(values) == 1:
             sizes[parameter] = values[0]
         elif model.can_be_chosen_by(request.criterion):
             grid[parameter] = values
         elif text is not None:
-            raise ValueError(f"{option} must be one number for {model.name}, not {shown(text)}")
-        elif option == "-q":
+            raise ValueError(f"{given} must be one number for {model.name}, not {shown(text)}")
+        elif given == "-q":
             sizes[parameter] = min(_FACTORS, n_columns)
         elif not model.labels:
             raise ValueError(f"{model.name} cannot select its size; give -k")

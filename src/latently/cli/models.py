@@ -23,17 +23,11 @@ class Model:
     q: str | None = "n_factors"  # the parameter that -q sets
     kind: str = "density"  # or "deep", "classes" (a classifier), "parts" (a factorisation) or "network"
     may_use_labels: bool = False  # whether labels are used if there are any
-    unit_rows: bool = False  # whether rows are in [0, 1] by default
 
     @property
     def labels(self):
         """Whether it needs labels."""
         return self.kind == "classes"
-
-    @property
-    def standardise(self):
-        """Whether columns are standardised by default; not for sums of parts, which start from zero."""
-        return self.kind != "parts" and not self.unit_rows
 
     def can_be_chosen_by(self, criterion):
         """Whether sizes can be selected by the criterion of this name."""
@@ -68,7 +62,6 @@ MODELS = {
         "restricted Boltzmann machine, for rows in [0, 1]",
         q=None,
         kind="network",
-        unit_rows=True,
     ),
     "dbn": Model(
         _DEEP,
@@ -78,7 +71,6 @@ MODELS = {
         q=None,
         kind="network",
         may_use_labels=True,
-        unit_rows=True,
     ),
     "nmf": Model(_PARTS, "NMF", "non-negative matrix factorisation", q=None, kind="parts"),
     "nlmf": Model(_PARTS, "NLMF", "non-linear matrix factorisation", q=None, kind="parts"),

@@ -1,57 +1,28 @@
-"""Tables from files: the readers of the library, with the options and notes of the command line."""
+"""Tables for commands: what `latently.tables` reads, with progress on the terminal."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 
-from latently.cli.speaking import shown
+from latently.core.words import shown
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The user's options for reading a file; None is detected automatically."""
-
-    separator: str | None = None
-    decimal: str | None = None
-    header: bool | None = None
-    array: str | None = None
-    resize: tuple[int, int] | None = None  # height, width
-    colour: bool = False
+def option(name, value):
+    """An option as it is written on the command line."""
+    return f"--{name.replace('_', '-')} {shown(value) if value != '...' else value}"
 
 
 def open_table(path, reading, voice):
-    """The table in a file or folder."""
-    from latently.core.sources import FOLDERS, Unclear
-    from latently.core.sources import open_table as opened
+    """The table in a file or folder; reading it moves a progress bar."""
+    from latently.tables.reading import table_of
 
-    path = Path(path)
-    if path.is_dir() and not path.name.lower().endswith(FOLDERS):
-        from latently.cli.images import open_images
+    table = table_of(path, reading, option)
 
-        return open_images(path, reading)
-    try:
-        table = opened(
-            path,
-            separator=reading.separator,
-            decimal=reading.decimal,
-            header=reading.header,
-            array=reading.array,
-        )
-    except Unclear as error:
-        raise ValueError(f"{error}; give --{error.option}") from error
-    if table.dialect is not None:
-        if reading.header is None and not table.dialect.header:
-            voice.note("the first line is read as data, not as column names; use --header if it has names")
-        if reading.decimal is None and table.dialect.decimal == ",":
-            voice.note("numbers are read with a decimal comma; use --decimal . if they have decimal points")
-    return table
+    def frames(missing=(), texts=(), moved=None):
+        with voice.bar(f"Reading {table.path.name}", table.size) as moved:
+            yield from table.frames(missing, texts, moved)
 
-
-def frames_of(table, voice, missing, texts):
-    """The data frames of a table, with a progress bar; see `latently.core.sources.Table.frames`."""
-    with voice.bar(f"Reading {table.path.name}", table.size) as moved:
-        yield from table.frames(missing, texts, moved)
+    return replace(table, frames=frames)
 
 
 def size_of(text):

@@ -6,24 +6,14 @@ Rows are processed in chunks, so a file may be larger than memory. Results have 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from latently.cli.preparation import (
-    Preparation,
-    later_rows,
-    matching_columns,
-    read_preparation,
-    texts_of,
-)
-from latently.cli.speaking import counted, shown
-from latently.cli.tables import frames_of, open_table
+from latently.cli.speaking import shown
+from latently.cli.tables import open_table
 from latently.cli.writing import (
-    DESCRIPTION,
-    MODEL,
     REPORT,
     SELECTION,
     check_file,
@@ -31,20 +21,33 @@ from latently.cli.writing import (
     new_file,
     write_rows,
 )
-from latently.core.sources import MISSING, Table, package
+from latently.core import conformal
+from latently.core.sources import package
+from latently.estimators.rejection import check_acceptance
 from latently.saved import load
+from latently.tables import answers
+from latently.tables.preparation import ACCEPTANCE
+from latently.tables.preparing import later_rows
 
-ROWS_IN_REPORT = 50_000
+CELLS_IN_REPORT = 16_000_000  # of more, rows are drawn
 MOST_SAMPLES_AT_ONCE = 100_000
 
 
 @dataclass
 class Folder:
-    """A model and its record, as written by `fit` or `select`."""
+    """A table model, as written by `fit` or `select`."""
 
     path: Path | None  # None if it was not read from a folder
-    model: object
-    record: Preparation
+    table_model: Any
+
+    @property
+    def model(self):
+        """The estimator, of prepared rows."""
+        return self.table_model.estimator_
+
+    @property
+    def record(self):
+        return self.table_model.preparation_
 
     def needs(self, method, what):
         if not hasattr(self.model, method):
@@ -52,61 +55,25 @@ class Folder:
 
 
 def open_folder(path):
-    """The folder, validated."""
+    """The folder, or file of a table model, validated."""
     path = Path(path)
-    if not path.is_dir():
+    if not path.exists():
         raise ValueError(f"there is no folder {shown(path)}; latently fit creates one")
-    record = read_preparation(path / DESCRIPTION)
-    model = load(path / MODEL)
-    if model.n_features_in_ != len(record.columns):
+    model = load(path)
+    if type(model).__name__ != "TableModel":
         raise ValueError(
-            f"the model in {shown(path)} has {model.n_features_in_} features, but its description "
-            f"{counted(len(record.columns), 'column')}; they do not match"
+            f"{shown(path)} holds a {type(model).__name__} that knows no columns; give the folder that "
+            "latently fit wrote, or the file of a TableModel"
         )
-    return Folder(path, model, record)
-
-
-@dataclass
-class Later:
-    """Rows to be preprocessed like the training rows."""
-
-    table: Table
-    names: list[str]
-    missing: tuple[str, ...]
-
-    @property
-    def decimal(self):
-        return self.table.dialect.decimal if self.table.dialect else "."
-
-    @property
-    def manner(self):
-        """Separator and decimal mark for text output, as in the user's file."""
-        dialect = self.table.dialect
-        if dialect is None or dialect.separator not in (",", ";", "|"):
-            return {}
-        return {"separator": dialect.separator, "decimal": dialect.decimal}
-
-    def frames(self, voice, texts=()):
-        """Frames, their numbers in the model's columns in the user's units, and their position.
-
-        Columns in `texts` are kept as text; all columns if it is None.
-        """
-        start = 0
-        for frame in frames_of(self.table, voice, self.missing, texts):
-            yield frame, later_rows(frame, self.names, self.missing, self.decimal), start
-            start += len(frame)
-        if start == 0:
-            raise ValueError(f"the file {shown(self.table.path)} has no rows")
+    return Folder(path, model)
 
 
 def open_later(folder, data, reading, missing, voice):
-    """The table that the model is applied to."""
+    """The rows that the model is applied to."""
     record = folder.record
     if record.image_shape is not None:  # images are resized to the size used in the fit
         reading = replace(reading, resize=tuple(record.image_shape[:2]), colour=len(record.image_shape) == 3)
-    table = open_table(data, reading, voice)
-    more = (text.strip().lower() for text in missing)
-    return Later(table, matching_columns(table, record), (*MISSING, *record.missing, *more))
+    return later_rows(open_table(data, reading, voice), record, missing)
 
 
 def apply(folder, data, reading, missing, columns_of, voice, *, output, force, keep=()):
@@ -123,10 +90,10 @@ def apply(folder, data, reading, missing, columns_of, voice, *, output, force, k
         keep = (*keep, "file")
 
     def frames():
-        for frame, values, start in later.frames(voice, keep):
+        for frame, values, start in later.frames(keep):
             first = {"row": np.arange(start + 1, start + len(frame) + 1)}
             found = columns_of(values)
-            kept = {_free(name, {**first, **found}): frame[name].to_numpy() for name in keep}
+            kept = {answers.free(name, {**first, **found}): frame[name].to_numpy() for name in keep}
             yield pandas.DataFrame(first | kept | found)
 
     return write_rows(frames(), output, force, as_object=voice.json, **later.manner)
@@ -136,15 +103,13 @@ def predictions(folder, all_probabilities):
     """Columns for `predict`."""
     folder.needs("predict", "predict components or classes")
     model, record = folder.model, folder.record
-    classes = getattr(model, "classes_", None)
-    name = "component" if classes is None else "class"
+    classes, name = getattr(model, "classes_", None), answers.kind_of_group(model)
     if not hasattr(model, "predict_proba"):  # labels alone, such as those of co-clusters
-        return lambda values: {"cluster": np.asarray(model.predict(record.to_frame(values)))}
+        return lambda values: {name: answers.predicted(model, record, values)}
 
     def columns_of(values):
-        rows = record.to_frame(values)
-        probability = np.asarray(model.predict_proba(rows))
-        found = {name: np.asarray(model.predict(rows)), "probability": probability.max(axis=1)}
+        probability = answers.probabilities(model, record, values)
+        found = {name: answers.predicted(model, record, values), "probability": probability.max(axis=1)}
         if all_probabilities:
             kinds = range(probability.shape[1]) if classes is None else classes
             found |= {
@@ -157,18 +122,30 @@ def predictions(folder, all_probabilities):
 
 def log_densities(folder, values):
     """(n,) in the user's units."""
-    scores = np.asarray(folder.model.score_samples(folder.record.to_frame(values)))
-    return scores - folder.record.log_volume(values)
+    return answers.log_densities(folder.model, folder.record, values)
 
 
-def threshold(folder, acceptance_rate, reference, reading, missing, voice):
-    """The log density below which rows are novel, from reference rows or from the training rows."""
+def threshold(folder, acceptance, reference, reading, missing, voice):
+    """The log density below which rows are rejected: from reference rows, else as the record has it."""
+    check_acceptance("--accept", acceptance)
     folder.needs("score_samples", "compute densities")
+    record = folder.record
     if reference is None:
-        return folder.record.threshold(acceptance_rate)
+        if not record.held_out:
+            voice.note(
+                f"the threshold is that of {acceptance:.4g} of the rows of the fit, and of new rows a few "
+                "more are rejected; for a guarantee give --reference with other rows, or fit with --hold-out "
+                "0.2"
+            )
+        return record.threshold(acceptance)
     later = open_later(folder, reference, reading, missing, voice)
-    scores = np.concatenate([log_densities(folder, values) for _, values, _ in later.frames(voice)])
-    return float(np.quantile(scores, 1 - acceptance_rate))
+    if later.table.path.name == record.file:
+        voice.note(
+            f"the reference rows are in a file of the same name as those of the fit, {shown(record.file)}; "
+            "densities of rows that the fit has seen are too high, and too many new rows are then rejected"
+        )
+    scores = np.concatenate([log_densities(folder, values) for _, values, _ in later.frames()])
+    return conformal.threshold(scores, acceptance)
 
 
 def factors(folder):
@@ -176,37 +153,27 @@ def factors(folder):
     folder.needs("transform", "compute factors: it has none")
 
     def columns_of(values):
-        rows = np.asarray(folder.model.transform(folder.record.to_frame(values)))
-        return {f"factor_{j}": column for j, column in enumerate(rows.T, 1)}
+        rows = answers.factors(folder.model, folder.record, values)
+        return dict(zip(answers.factor_names(rows.shape[1]), rows.T, strict=True))
 
     return columns_of
 
 
 def sample(folder, n, seed, output, force, voice):
     """Write rows drawn from the model."""
-    pandas = package("pandas", "csv", "tables of results")
+    package("pandas", "csv", "tables of results")
     folder.needs("sample", "generate rows")
     check_kind(output)
     rng = np.random.default_rng(seed)
-    classes = getattr(folder.model, "classes_", None)
 
     def frames():
         with voice.bar("Drawing rows", n) as moved:
             for start in range(0, n, MOST_SAMPLES_AT_ONCE):
-                drawn, of = folder.model.sample(min(MOST_SAMPLES_AT_ONCE, n - start), random_state=rng)
-                frame = pandas.DataFrame(
-                    folder.record.from_frame(np.asarray(drawn)), columns=folder.record.columns
-                )
-                if np.ndim(of) == 1:
-                    frame.insert(0, _free("component" if classes is None else "class", frame), np.asarray(of))
-                yield frame
-                moved(start + len(frame))
+                now = min(MOST_SAMPLES_AT_ONCE, n - start)
+                yield answers.sampled(folder.model, folder.record, now, rng)
+                moved(start + now)
 
     return write_rows(frames(), output, force, as_object=voice.json)
-
-
-def _free(name, taken):
-    return f"{name}_" if name in taken else name
 
 
 def impute(folder, data, reading, missing, voice, *, draw, draws, std, seed, output, force):
@@ -222,67 +189,37 @@ def impute(folder, data, reading, missing, voice, *, draw, draws, std, seed, out
         check_file(output, force)
     folder = folder() if callable(folder) else folder
     folder.needs("impute", "impute missing cells")
-    if (draw or draws or std) and "n_draws" not in signature(folder.model.impute).parameters:
+    model, record = folder.model, folder.record
+    if (draw or draws or std) and not answers.draws_rows(model):
         raise ValueError(
-            f"the model {shown(folder.record.model)} imputes expectations only; --draw, --draws and --std "
+            f"the model {shown(record.model)} imputes expectations only; --draw, --draws and --std "
             "need a mixture, such as mfa"
         )
     later = open_later(folder, data, reading, missing, voice)
+    as_text = later.table.dialect is not None
     rng = np.random.default_rng(seed)
     n_imputed = 0
 
     def frames():
         nonlocal n_imputed
-        for frame, values, _ in later.frames(voice, None):
-            absent = np.isnan(values)
-            n_imputed += int(absent.sum())
-            rows = folder.record.to_frame(values)
+        for frame, values, _ in later.frames(None):
+            n_imputed += int(np.isnan(values).sum())
             if std:
-                imputed, errors = folder.model.impute(rows, return_std=True)
-                imputed = folder.record.from_frame(np.asarray(imputed))
-                errors = np.asarray(errors) * np.array(folder.record.scale)
-                yield _with_errors(_with_imputed(frame, later, absent, imputed), later, errors)
+                imputed, errors = answers.imputed_with_errors(model, record, values)
+                completed = answers.with_imputed(frame, later, values, imputed, as_text=as_text)
+                yield answers.with_errors(completed, later, errors)
             elif draws or draw:
-                tables = folder.model.impute(rows, n_draws=draws or 1, random_state=rng)
-                tables = [folder.record.from_frame(np.asarray(table)) for table in tables]
-                completed = [_with_imputed(frame, later, absent, table) for table in tables]
-                yield _one_below_the_other(completed) if draws else completed[0]
+                tables = answers.imputed_draws(model, record, values, draws or 1, rng)
+                tables = [
+                    answers.with_imputed(frame, later, values, rows, as_text=as_text) for rows in tables
+                ]
+                yield answers.one_below_the_other(tables) if draws else tables[0]
             else:
-                imputed = folder.record.from_frame(np.asarray(folder.model.impute(rows)))
-                yield _with_imputed(frame, later, absent, imputed)
+                imputed = answers.imputed(model, record, values)
+                yield answers.with_imputed(frame, later, values, imputed, as_text=as_text)
 
     written = write_rows(frames(), output, force, as_object=voice.json, **later.manner)
     return *written, n_imputed
-
-
-def _with_errors(frame, later, errors):
-    """The frame followed by a column of standard errors for each column of the model."""
-    return frame.assign(**{_free(f"{name}_std", frame): errors[:, j] for j, name in enumerate(later.names)})
-
-
-def _one_below_the_other(tables):
-    """The draws of each row together, with their number in the first column; whatever the pieces read."""
-    import pandas
-
-    m, n = len(tables), len(tables[0])
-    rows = pandas.concat(tables, ignore_index=True).iloc[np.arange(m * n).reshape(m, n).T.ravel()]
-    rows.insert(0, _free("draw", rows), np.tile(np.arange(1, m + 1), n))
-    return rows
-
-
-def _with_imputed(frame, later, absent, imputed):
-    """The frame with imputed numbers in its missing cells. Text is kept as written; numbers become floats."""
-    columns = {}
-    for j, name in enumerate(later.names):
-        rows = absent[:, j]
-        if later.table.dialect:
-            cells = frame[name].to_numpy(copy=True)
-            cells[rows] = [f"{value:.10g}".replace(".", later.decimal) for value in imputed[rows, j]]
-        else:
-            cells = frame[name].to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-            cells[rows] = imputed[rows, j]
-        columns[name] = cells
-    return frame.assign(**columns)
 
 
 # -- the report ------------------------------------------------------------------------------------------
@@ -290,24 +227,33 @@ def _with_imputed(frame, later, absent, imputed):
 
 def report(folder, data, reading, missing, voice, *, output, force):
     """Write the page; returns its path and the number of rows it shows."""
-    output = Path(folder.path / REPORT if output is None else output)
+    if output is None:
+        output = folder.path / REPORT if folder.path.is_dir() else folder.path.with_suffix(".html")
+    output = Path(output)
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(
+            f"the output {shown(output)} must end in .html: a report is a web page, "
+            "which a browser can print to a PDF"
+        )
     check_file(output, force)
     later = open_later(folder, data, reading, missing, voice)
     record = folder.record
     label = record.label if record.label in later.table.columns else None
     rng = np.random.default_rng(record.seed)
     labels: list[Any] = []
-    rows, names, keys, n_rows = [], [], [], 0
-    for frame, values, _ in later.frames(voice, [] if label is None else [label]):
+    most = max(1, CELLS_IN_REPORT // len(record.columns))
+    rows, names, keys, numbers, n_rows = [], [], [], [], 0
+    for frame, values, start in later.frames([] if label is None else [label]):
         n_rows += len(frame)
         rows.append(values)
         keys.append(rng.random(len(frame)))
-        labels += texts_of(frame[label], later.missing) if label else [None] * len(frame)
+        numbers.append(np.arange(start + 1, start + len(frame) + 1))
+        labels += later.labels(frame) if label else [None] * len(frame)
         names += list(frame["file"]) if later.table.path.is_dir() else [None] * len(frame)
-        if sum(map(len, rows)) > ROWS_IN_REPORT:  # keep the rows with the smallest random keys
-            values, key = np.concatenate(rows), np.concatenate(keys)
-            some = np.sort(np.argpartition(key, ROWS_IN_REPORT - 1)[:ROWS_IN_REPORT])
-            rows, keys = [values[some]], [key[some]]
+        if sum(map(len, rows)) > most:  # keep the rows with the smallest random keys
+            values, key, number = np.concatenate(rows), np.concatenate(keys), np.concatenate(numbers)
+            some = np.sort(np.argpartition(key, most - 1)[:most])
+            rows, keys, numbers = [values[some]], [key[some]], [number[some]]
             labels, names = [labels[i] for i in some], [names[i] for i in some]
     X = record.to_frame(np.concatenate(rows))
     if len(X) < n_rows:
@@ -322,11 +268,13 @@ def report(folder, data, reading, missing, voice, *, output, force):
             selection=read_selection(folder),
             file=later.table.path.name,
             n_rows=n_rows,
+            row_numbers=np.concatenate(numbers),
+            data=data,
         )
     return output, len(X)
 
 
-def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows):
+def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows, row_numbers=None, data=None):
     """Write the page of `latently.report`."""
     from latently.report import write_report  # only here: it is large
 
@@ -350,6 +298,39 @@ def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows):
             **({"left out": left_out} if left_out else {}),
         },
         units=(record.mean, record.scale),
+        row_numbers=row_numbers,
+        n_rows=n_rows,
+        threshold=_usual_threshold(record),
+        command_line=None if data is None else _command_line(folder, data),
+    )
+
+
+def _usual_threshold(record):
+    """That of `score` without options; None if too few rows were held out for it."""
+    too_few = record.held_out and len(record.held_out) < conformal.least_rows(ACCEPTANCE)
+    return record.threshold(ACCEPTANCE) if record.densities and not too_few else None
+
+
+def _command_line(folder, data):
+    """What the printed next steps have to name."""
+    from latently.cli.models import MODELS
+    from latently.report import CommandLine
+
+    record, entry = folder.record, MODELS.get(folder.record.model)
+    if entry is None:  # of a Python session
+        return None
+    sizes = {"-k": entry.k, "-q": entry.q}
+    given = {option: getattr(folder.model, name, None) for option, name in sizes.items() if name}
+    options = [] if record.label is None else ["--label", record.label]
+    options += [part for name, why in record.left_out if why == "not wanted" for part in ("--without", name)]
+    options += [part for text in record.missing for part in ("--missing", text)]
+    options += [part for name in record.as_is for part in ("--as-is", name)]
+    return CommandLine(
+        str(folder.path),
+        str(data),
+        record.model,
+        {option: size for option, size in given.items() if isinstance(size, int)},
+        tuple(options),
     )
 
 

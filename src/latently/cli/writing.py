@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
-import shutil
 import sys
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from latently.cli.speaking import listed, one_line, shown
+from latently.core.replacing import folder_replacement, replacement
 from latently.core.sources import package
 
 MODEL, DESCRIPTION, SELECTION, REPORT = "model.latently", "description.json", "selection.csv", "report.html"
@@ -26,17 +25,21 @@ FILES = (MODEL, DESCRIPTION, SELECTION, REPORT, DATA)
 def new_folder(path, force):
     """A temporary folder that is renamed to `path` at the end; after an error nothing has changed."""
     _check_folder(Path(path), force)
-    path = Path(path).resolve()
-    hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    ready = False
     try:
-        hidden.mkdir(parents=True)
+        with folder_replacement(_located(path)) as folder:
+            ready = True
+            yield folder
     except OSError as error:
+        if ready:
+            raise
         raise ValueError(f"the folder {shown(path)} cannot be created: {error.strerror}") from error
-    try:
-        yield hidden
-        _put_in_place(hidden, path)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _located(path):
+    """The path with links in its folders followed, but not in its name: a link is replaced."""
+    path = Path(path)
+    return path.parent.resolve() / path.name if path.name not in ("", "..") else path.resolve()
 
 
 def _check_folder(path, force):
@@ -57,31 +60,12 @@ def _check_folder(path, force):
         )
 
 
-def _put_in_place(hidden, path):
-    old = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    if path.is_dir():
-        os.rename(path, old)
-        try:
-            os.rename(hidden, path)
-        except OSError:
-            os.rename(old, path)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        os.rename(hidden, path)
-
-
 @contextmanager
 def new_file(path, force):
     """The path of a temporary file that is renamed to `path` at the end."""
     check_file(path, force)
-    path = Path(path).resolve()
-    hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}{path.suffix}")
-    try:
+    with replacement(_located(path)) as hidden:
         yield hidden
-        os.replace(hidden, path)
-    finally:
-        hidden.unlink(missing_ok=True)
 
 
 def check_file(path, force):
@@ -139,7 +123,7 @@ def _writer(path, output, separator, decimal):
     if Path(output).suffix.lower() in _PARQUET:
         return _parquet_writer(path)
     separator = separator if Path(output).suffix.lower() == ".csv" else "\t"
-    file = open(path, "x", encoding="utf-8", newline="")  # noqa: SIM115 (closed by `write(None, ...)`)
+    file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115 (closed by `write(None, ...)`)
 
     def write(frame, first):
         if frame is None:

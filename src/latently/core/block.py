@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from latently.backend.namespace import Array, is_floating, is_sparse, like, namespace
 
@@ -19,6 +21,20 @@ class Block:
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
+
+    def once(self, name: str, compute: Callable[[], Array]) -> Array:
+        """What depends on the rows alone, computed when first asked for and kept as long as the block."""
+        if name not in self._computed:
+            self._computed[name] = compute()
+        return self._computed[name]
+
+    @cached_property
+    def _computed(self) -> dict[str, Array]:
+        return {}
+
+    def is_same(self, other: Block) -> bool:
+        """Whether its arrays are those of the other, not only their values."""
+        return all(a is b for a, b in zip(self._fields(), other._fields(), strict=True))
 
     def __getitem__(self, rows: slice) -> Block:
         return Block(*(None if field is None else field[rows, ...] for field in self._fields()))

@@ -9,14 +9,26 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Set
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latently.backend.namespace import like, to_numpy
 from latently.core import io
+
+_CURE = "delete the file to start again"
+
+
+def whole_number(numbers: Mapping[str, Any], name: str) -> int:
+    """A count in the numbers of a checkpoint; a ValueError if it is none."""
+    value = numbers[name]
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"{name} must be a count, not {value!r}")
+    return value
 
 
 class Checkpoint:
@@ -45,19 +57,37 @@ class Checkpoint:
         shown = f"checkpoint={str(self.path)!r}"
         if header.get("class") != "checkpoint":
             raise ValueError(f"{shown} is a model file, not a checkpoint; choose another path")
-        theirs = header["belongs_to"]
+        theirs: Any = header.get("belongs_to")
+        numbers: Any = header.get("numbers")
+        history = arrays.get("history", np.zeros(()))
+        told = isinstance(theirs, dict) and isinstance(numbers, dict)
+        if not told or history.ndim != 1 or history.dtype != np.float64:
+            raise ValueError(f"{shown} is no checkpoint of a fit; {_CURE}")
         other = [name for name, value in self.belongs_to.items() if theirs.get(name) != value]
         if other:
             raise ValueError(
-                f"{shown} belongs to a fit with other {', '.join(other)}; delete the file to start again, "
-                "or choose another path"
+                f"{shown} belongs to a fit with other {', '.join(other)}; {_CURE}, or choose another path"
             )
-        try:
+        with self.understood():
             present = [name for name in templates if name not in optional or _holds(arrays, name)]
             records = {name: _like(name, templates[name], arrays) for name in present}
-            return records, arrays["history"].tolist(), header["numbers"]
-        except (KeyError, ValueError) as error:
-            raise ValueError(f"{shown} does not fit this model: {error}") from None
+            return records, list(map(float, history)), numbers
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All arrays of the file by name."""
+        return io.read(self.path)[1]
+
+    @contextmanager
+    def understood(self) -> Iterator[None]:
+        """Inside, what was read is taken apart; errors say that the file is no state of this fit."""
+        try:
+            yield
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+            shown = f"checkpoint={str(self.path)!r}"
+            reason = f"{error} is missing" if isinstance(error, KeyError) else error
+            if shown in str(error):
+                raise
+            raise ValueError(f"{shown} does not fit this model: {reason}; {_CURE}") from None
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -104,6 +134,8 @@ def _like(name: str, template: Any, arrays: dict[str, Any]) -> Any:
         return build(**{f.name: _like(f"{name}.{f.name}", getattr(template, f.name), arrays) for f in fields})
     array = arrays[name]
     if isinstance(template, (int, float)):
+        if array.shape != () or not np.isfinite(array):
+            raise ValueError(f"{name} must be a finite number")
         return type(template)(array)
     if array.shape != tuple(template.shape) or not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must have shape {tuple(template.shape)} and finite entries")

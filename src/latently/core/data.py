@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
@@ -71,9 +71,11 @@ class Data:
 
     def blocks(self) -> Iterator[Block]:
         """The rows in order, in chunks that fit in memory."""
-        chunks: Iterable[Array] = [self.X] if self.in_memory else ahead(self.X.chunks())
+        if self.in_memory:
+            yield Block(self.X, **self.fields)
+            return
         start = 0
-        for X in chunks:
+        for X in ahead(self.X.chunks()):
             rows = slice(start, start + X.shape[0])
             yield Block(X, **{name: array[rows, ...] for name, array in self.fields.items()})
             start = rows.stop
@@ -99,4 +101,6 @@ class Data:
 
     def sweep(self, frame: Frame | None, *, floats_per_row: int, block_size: int | None) -> Any:
         """Passes over all rows, in a frame or unchanged."""
-        return LocalSweep(self.blocks, frame, floats_per_row=floats_per_row, block_size=block_size)
+        return LocalSweep(
+            self.blocks, frame, floats_per_row=floats_per_row, block_size=block_size, fixed=self.in_memory
+        )

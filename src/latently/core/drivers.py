@@ -38,7 +38,7 @@ class Objective:
     def check(self, value: float, improvement: float, rounding: float, n_iter: int) -> None:
         """An error if the value is not finite, or worse than the last by more than rounding explains."""
         if not math.isfinite(value):
-            raise FloatingPointError(f"the {self.name} became {value} at iteration {n_iter}; {self.remedy}")
+            raise NotFinite(f"the {self.name} became {value} at iteration {n_iter}; {self.remedy}")
         if self.direction and improvement < -rounding:
             fell = "fell" if self.direction > 0 else "rose"
             raise ObjectiveWorsened(
@@ -53,6 +53,10 @@ LOG_LIKELIHOOD = Objective(
     remedy="check X for rows that the model cannot have generated, or raise noise_floor (weight_floor of "
     "BNMF) to keep the model away from singular solutions",
 )
+
+
+class NotFinite(FloatingPointError, ValueError):
+    """The objective became infinite or NaN: the data do not suit the model or its options."""
 
 
 class ObjectiveWorsened(RuntimeError):

@@ -6,10 +6,11 @@ the SHA-256 of header and arrays, so that any changed byte is detected.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import math
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from latently.core.replacing import replacement
+
 FORMAT_VERSION = 1
 _KEY = "latently"
+_FEW = 1000
 
 
 class ModelFileError(ValueError):
@@ -28,25 +32,20 @@ class ModelFileError(ValueError):
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Write a model file atomically."""
-    path = Path(path)
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps({"format_version": FORMAT_VERSION, **header}, sort_keys=True, allow_nan=False)
     metadata = {_KEY: text, "sha256": _digest(text, arrays)}
-    payload = safetensors.numpy.save(arrays, metadata=metadata)
-    replace_file(path, payload)
+    replace_file(path, safetensors.numpy.save(arrays, metadata=metadata))
 
 
-def replace_file(path: Path, payload: bytes) -> None:
-    """Replace the contents of the file atomically."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
+def replace_file(path: str | os.PathLike[str], payload: bytes) -> None:
+    """Replace the contents of the file atomically, after what was written has been read back."""
+    with replacement(path) as temporary:
+        with open(temporary, "wb") as file:
             file.write(payload)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        with open(temporary, "rb") as file:
+            if hashlib.file_digest(file, "sha256").digest() != hashlib.sha256(payload).digest():
+                raise OSError(errno.EIO, "what was written reads back differently", str(path))
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -64,7 +63,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
         raise ModelFileError(f"{str(path)!r} is a safetensors file, but was not written by latently")
     damaged = ModelFileError(f"{str(path)!r} is damaged: its contents do not match its checksum")
     try:
-        header = json.loads(metadata[_KEY])
+        header = json.loads(metadata[_KEY], parse_constant=_refused, parse_float=_finite)
         version = header["format_version"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise damaged from None
@@ -75,7 +74,21 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
         )
     if _digest(metadata[_KEY], arrays) != metadata["sha256"]:
         raise damaged
+    entries = sum(array.size for array in arrays.values())
+    if any(length > max(entries, _FEW) for array in arrays.values() for length in array.shape):
+        raise ModelFileError(f"{str(path)!r} has an array whose shape is larger than all its entries")
     return header, arrays
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is beyond float64")
+    return number
 
 
 def _digest(text: str, arrays: dict[str, NDArray[Any]]) -> str:
@@ -85,9 +98,3 @@ def _digest(text: str, arrays: dict[str, NDArray[Any]]) -> str:
         digest.update(f"\0{name}\0{array.dtype.str}\0{array.shape}\0".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

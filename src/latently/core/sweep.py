@@ -45,7 +45,8 @@ class Sweep(Protocol):
 class LocalSweep:
     """A sweep in this process over `chunks`: large blocks of rows in the user's units.
 
-    Without a `frame` the rows are passed to functions unchanged.
+    Without a `frame` the rows are passed to functions unchanged. If the arrays of the chunks are `fixed`, the
+    same with the same values in every pass, a table that is one block enters the frame once.
     """
 
     def __init__(
@@ -56,20 +57,22 @@ class LocalSweep:
         floats_per_row: int,
         block_size: int | None = None,
         n_threads: int | None = None,
+        fixed: bool = False,
     ):
         self.chunks = chunks
         self.frame = frame
         self.floats_per_row = floats_per_row
         self.block_size = block_size
         self.n_threads = n_threads
+        self.fixed = fixed
+        self._known: tuple[Block, Block] | None = None  # a chunk, and its rows that contribute
 
     def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
         def work(blocks: Iterator[Block]) -> Any:
-            informative = (block for block in (block.informative() for block in blocks) if len(block))
-            return _reduced(combine, (fn(*args, self._framed(block)) for block in informative))
+            return _reduced(combine, (fn(*args, block) for block in blocks if len(block)))
 
-        n_threads = self._threads_for(args)
-        parts = (part for chunk in self.chunks() for part in self._shared_out(chunk, work, n_threads))
+        n_threads, enter = self._threads_for(args), self._contributing
+        parts = (part for chunk in self.chunks() for part in self._shared_out(chunk, enter, work, n_threads))
         return _reduced(combine, parts)
 
     def sum(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -77,11 +80,11 @@ class LocalSweep:
 
     def rows(self, fn: Callable[..., Array], *args: Any) -> Iterator[Array]:
         def work(blocks: Iterator[Block]) -> list[Array]:
-            return [fn(*args, self._framed(block)) for block in blocks]
+            return [fn(*args, block) for block in blocks]
 
         n_threads = self._threads_for(args)
         for chunk in self.chunks():
-            for run in self._shared_out(chunk, work, n_threads):
+            for run in self._shared_out(chunk, self._framed, work, n_threads):
                 yield from run
 
     def _threads_for(self, args: tuple[Any, ...]) -> int | None:
@@ -89,21 +92,28 @@ class LocalSweep:
         return 1 if any(isinstance(arg, np.random.Generator) for arg in args) else self.n_threads
 
     def _shared_out(
-        self, chunk: Block, work: Callable[[Iterator[Block]], Any], n_threads: int | None
+        self,
+        chunk: Block,
+        enter: Callable[[Block], Block],
+        work: Callable[[Iterator[Block]], Any],
+        n_threads: int | None,
     ) -> list[Any]:
-        if self.block_size is None and is_small(chunk.X, self.floats_per_row):
+        """What `work` makes of the blocks of each thread, as they `enter`."""
+        keep_freed_memory()
+        if self._is_small(chunk):
             with one_blas_thread(), exact_products(chunk.X):
-                return [work(iter([chunk.with_observed()]))]
+                return [work(iter([self._whole(chunk, enter)]))]
         pieces = slices(len(chunk), block_rows(chunk.X, self.floats_per_row, self.block_size))
         n_threads = min(n_threads or threads_for(chunk.X), len(pieces))
         bounds = [len(pieces) * i // n_threads for i in range(n_threads + 1)]
         runs = [pieces[a:b] for a, b in pairwise(bounds)]
 
         def blocks(run: list[slice]) -> Iterator[Block]:
-            return (chunk[rows].with_observed() for rows in run)
+            return (enter(chunk[rows]) for rows in run)
 
-        keep_freed_memory()
         with one_blas_thread(), exact_products(chunk.X):
+            if len(pieces) == 1:
+                return [work(iter([self._whole(chunk, enter)]))]
             if n_threads == 1:
                 return [work(blocks(pieces))]
             contexts = [
@@ -112,8 +122,25 @@ class LocalSweep:
             with ThreadPoolExecutor(n_threads) as pool:
                 return list(pool.map(lambda c, run: c.run(work, blocks(run)), contexts, runs))
 
-    def _framed(self, block: Block) -> Block:
+    def _is_small(self, chunk: Block) -> bool:
+        return self.block_size is None and is_small(chunk.X, self.floats_per_row)
+
+    def _contributing(self, block: Block) -> Block:
+        """The rows of a block that contribute, in the frame."""
+        block = block.with_observed().informative()
         return block if self.frame is None else self.frame.enter(block)
+
+    def _framed(self, block: Block) -> Block:
+        block = block.with_observed()
+        return block if self.frame is None else self.frame.enter(block)
+
+    def _whole(self, chunk: Block, enter: Callable[[Block], Block]) -> Block:
+        """A chunk that is one block, as it enters; the last one is remembered."""
+        if not self.fixed or enter != self._contributing:
+            return enter(chunk)
+        if self._known is None or not self._known[0].is_same(chunk):
+            self._known = chunk, enter(chunk)
+        return self._known[1]
 
 
 def _reduced(combine: Callable[[Any, Any], Any], parts: Iterable[Any]) -> Any:

@@ -59,7 +59,7 @@ def _stacked_steps(
     kernel, joined = runs.stacked(len(params)), runs.stack(params)
     density = kernel.prepare(joined)
     stats = kernel.stats(density, sweep.sum(kernel.e_step, density))
-    objectives = (stats.log_likelihood + kernel.log_priors(joined, density)) / stats.total_weight
+    objectives = (stats.log_likelihood + kernel.log_priors(joined)) / stats.total_weight
     following = cache(lambda: runs.unstack(kernel.canonical(kernel.m_step(stats, joined)), len(params)))
     return [
         Step(float(objectives[i]), rounding, lambda i=i: following()[i])  # type: ignore[misc]

@@ -21,6 +21,7 @@ from latently.estimators.checks import check_flag, check_integer, check_layer_si
 from latently.estimators.labels import checked_classes, class_labels, classes_for_file, classes_from_file
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
+from latently.estimators.rejection import remember_rows
 from latently.estimators.rows import in_main_memory
 from latently.training.generators import generator_of, seed_of
 from latently.training.stages import Stage, train_stages
@@ -177,6 +178,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
             if not (self.warm_start and hasattr(self, "module_")):
                 self.__dict__.pop("classes_", None)
             self._fit(data, self._codes(data, y))
+            remember_rows(self, data)
         return self
 
     def partial_fit(self, X, y=None, sample_weight=None, classes=None):

@@ -37,6 +37,7 @@ from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import check_names
+from latently.estimators.rejection import remember_rows
 from latently.estimators.rows import rows_over
 from latently.estimators.saving import Tensors
 from latently.training.batches import Rows
@@ -214,6 +215,7 @@ class NetworkEstimator(IterativeEstimator):
         with unchanged_on_failure(self):
             data = self._data(X, y, sample_weight, reset=True)
             self._fit(data, self._targets(y))
+            remember_rows(self, data)
         return self
 
     def _fit(self, data, targets=None):

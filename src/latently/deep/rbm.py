@@ -34,6 +34,7 @@ from latently.estimators.checks import (
 from latently.estimators.data import check_data
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, given_starts, set_given
+from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import in_main_memory
 from latently.training.generators import generator_of, seed_of
 from latently.training.modules import set_module_arrays
@@ -46,7 +47,7 @@ _TABLE = (
 
 
 @estimator
-class BoltzmannOptions(NetworkEstimator):
+class BoltzmannOptions(Rejecting, NetworkEstimator):
     """Options of models that learn by contrastive divergence.
 
     Parameters

@@ -12,7 +12,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from latently.core.checkpoint import Checkpoint
+from latently.core.checkpoint import Checkpoint, whole_number
 from latently.core.drivers import Passes, Result
 from latently.estimators.fitting import FitOptions
 
@@ -39,7 +39,7 @@ class Stages:
             limits = {"max_iter": repr(options.max_iter), "tol": repr(options.tol)}
             self._file = Checkpoint(options.checkpoint.path, options.checkpoint.belongs_to | limits)
             if self._file.exists():
-                self._found = self._file.read({})[2]
+                self._found = _checked(self._file, self._file.read({})[2], len(seeds))
                 self.seeds = self._found["seeds"]
 
     def run(
@@ -106,10 +106,32 @@ class Stages:
         return Finished(Result(records[_name(number)], **finished), n_passes)
 
 
+def _checked(file: Checkpoint, numbers: dict[str, Any], n_seeds: int) -> dict[str, Any]:
+    """What a checkpoint says of its stages; a ValueError if that is not what `write` writes."""
+    with file.understood():
+        seeds, finished, running = (numbers[name] for name in ("seeds", "finished", "running"))
+        if len(seeds) != n_seeds or not all(type(seed) is int and 0 <= seed < 2**32 for seed in seeds):
+            raise ValueError("its seeds are not those of such a fit")
+        if not isinstance(finished, list) or not isinstance(running, dict | None):
+            raise ValueError("its stages are not described")
+        for stage in finished:
+            if set(stage) != {"history", "n_iter", "converged", "n_passes"}:
+                raise ValueError("a finished stage is not described")
+            whole_number(stage, "n_iter")
+            whole_number(stage, "n_passes")
+            if not stage["history"] or not all(type(value) is float for value in stage["history"]):
+                raise ValueError("a finished stage has no history")
+            if type(stage["converged"]) is not bool:
+                raise ValueError("a finished stage does not say whether it converged")
+    return numbers
+
+
 class OfStage(Checkpoint):
     """The checkpoint of one stage, within the checkpoint of the whole fit."""
 
     def __init__(self, stages: Stages, number: int):
+        assert stages._file is not None
+        self.path, self.belongs_to = stages._file.path, stages._file.belongs_to
         self.stages, self.number = stages, number
 
     def write(self, records: dict[str, Any], history: list[float], numbers: dict[str, Any]) -> None:

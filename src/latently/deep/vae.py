@@ -41,6 +41,7 @@ from latently.estimators.checks import (
 )
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import draw_from
+from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import in_main_memory
 from latently.mixture import GaussianMixture
 from latently.training.generators import generator_of, seed_of
@@ -191,7 +192,7 @@ def _check_network(name, value):
 
 
 @estimator
-class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkEstimator):
+class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkEstimator):
     """Variational autoencoder: p(x) = integral of p(x | z) p(z) with a network for the mean of x given z.
 
     Parameters

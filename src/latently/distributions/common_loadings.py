@@ -32,10 +32,13 @@ from latently.backend.linalg import (
     log_determinant,
     orthonormal,
     root,
+    squared_lengths,
     symmetric,
     transpose,
 )
-from latently.backend.namespace import Array, Floats, double, eye, like, namespace, to_numpy, zeros
+from latently.backend.namespace import Array, Floats, double, eye, like, namespace, ones, to_numpy, zeros
+from latently.backend.packed import unpacked
+from latently.backend.placement import on_device
 from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import common_loadings_missing as missing_entries
@@ -194,15 +197,20 @@ class CommonLoadings(Family):
         xp = namespace(X)
         K, q, _ = density.whitening.shape
         wide = xp.astype(X, density.stacked.dtype, copy=False)
-        products, squares = double(density.stacked @ wide.T), X * X
+        products, squares = double(density.stacked @ wide.T), block.once("squares", lambda: X * X)
         p = products[:q, :]
         p -= density.offsets[:, None]
         # terms common to all components: -1/2 ((x - c)' Psi^-1 (x - c) - |p|^2), up to a constant
         common = products[q, :] if density.linear is None else X @ density.linear
-        common = common - squares @ density.half_precision + 0.5 * xp.sum(p * p, axis=0)
-        y = xp.reshape(xp.reshape(density.whitening, (K * q, q)) @ p, (K, q, X.shape[0]))
-        y -= density.whitened_means
-        log_prob = -0.5 * xp.sum(y * y, axis=1)
+        common = common - squares @ density.half_precision + 0.5 * squared_lengths(p, axis=0)
+        if density.linear is None:
+            products[q, :] = 1.0
+            p_and_one = products
+        else:
+            p_and_one = xp.concat([p, ones((1, X.shape[0]), p)])
+        whitening = xp.concat([density.whitening, -density.whitened_means], axis=2)
+        y = xp.reshape(whitening, (K * q, q + 1)) @ p_and_one
+        log_prob = -0.5 * squared_lengths(xp.reshape(y, (K, q, X.shape[0])), axis=1)
         log_prob += common
         log_prob += density.constants[:, None]
         return log_prob, Projected(p, squares)
@@ -226,14 +234,21 @@ class CommonLoadings(Family):
             return ProjectedSums(weight, p, pp, x, zx, square, incomplete)
         xp = namespace(X)
         r, p, n = resp.full(), projected.p, X.shape[0]
-        weighted = xp.reshape(r[:, None, :] * p, (K * q, n))
-        z = density.at_zero.T @ r + _side_by_side(density.to_factors) @ weighted  # (q, n), times the weight
+        if q < K and on_device(X):  # first over components: fewer numbers
+            to_factors = xp.reshape(xp.permute_dims(density.to_factors, (1, 2, 0)), (q * q, K))
+            z = xp.sum(xp.reshape(to_factors @ r, (q, q, n)) * p, axis=1)
+        else:
+            z = _side_by_side(density.to_factors) @ xp.reshape(r[:, None, :] * p, (K * q, n))
+        # (q + 1, n), times the weight: z, and one
+        z_and_one = xp.concat([density.at_zero, ones((K, 1), z)], axis=1).T @ r
+        z_and_one[:q, :] += z
+        zx = z_and_one @ X  # always in float64: the noise is the residual of x^2
         return ProjectedSums(
             weight=resp.weight,
             sum_p=r @ p.T,
-            sum_pp=xp.reshape(weighted @ p.T, (K, q, q)),
-            sum_x=resp.by_row @ X,
-            sum_zx=z @ X,  # always in float64: the noise is the residual of x^2
+            sum_pp=_second_moments(r, p),
+            sum_x=zx[q, :],
+            sum_zx=zx[:q, :],
             sum_square=resp.by_row @ projected.squares,
             plain=None if resp.plain is None else resp.plain.weight,
         )
@@ -657,10 +672,8 @@ class FactorsOnly(Conditional):
         self, density: CommonDensity, block: Block, projected: Projected, resp: Responsibilities
     ) -> FullStats:
         """Sums over projected rows."""
-        xp = namespace(block.X)
-        (K, q, _), r, p = density.whitening.shape, resp.full(), projected.p
-        weighted = xp.reshape(r[:, None, :] * p, (K * q, p.shape[1]))
-        return FullStats(resp.weight, r @ p.T, xp.reshape(weighted @ p.T, (K, q, q)))
+        r, p = resp.full(), projected.p
+        return FullStats(resp.weight, r @ p.T, _second_moments(r, p))
 
     def stats(self, density: CommonDensity, sums: FullStats) -> FullStats:
         """The sums are already the statistics."""
@@ -703,6 +716,15 @@ def _unexplained(residual: Floats, weight: float) -> Floats:
         return 0.5 * variance
     ridge = 1e-6 * np.where(variance > 0, variance, 1.0)
     return np.asarray(1.0 / np.diagonal(np.linalg.inv(S + np.diag(ridge))))
+
+
+def _second_moments(r: Array, p: Array) -> Array:
+    """(K, q, q) sums of r p p' over rows, from r (K, n) and p (q, n)."""
+    xp, K, (q, n) = namespace(p), r.shape[0], p.shape
+    if q >= K or not on_device(p):
+        return xp.reshape(xp.reshape(r[:, None, :] * p, (K * q, n)) @ p.T, (K, q, q))
+    products = xp.concat([p[j:, :] * p[j, :] for j in range(q)])  # packed: fewer numbers
+    return unpacked(products @ r.T, q)
 
 
 def _side_by_side(stack: Array) -> Array:

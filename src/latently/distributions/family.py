@@ -18,14 +18,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from functools import cache
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from latently.backend.namespace import Array, Floats, namespace
 from latently.core.block import Block
+from latently.core.tree import field_names
 from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
 
@@ -92,11 +92,8 @@ class Family(Protocol):
         by_component = self.log_priors(params)
         return float(namespace(by_component).sum(by_component))
 
-    def log_priors(self, params: Any, density: Any = None) -> Array:
-        """The log prior densities (K,) of the components, or of what they share (1,), if there is a prior.
-
-        The density of the parameters, if it is known, may have what is needed.
-        """
+    def log_priors(self, params: Any) -> Array:
+        """The log prior densities (K,) of the components, or of what they share (1,), if there is a prior."""
         name = type(self).__name__
         raise NotImplementedError(f"{name} has no prior")
 
@@ -208,9 +205,3 @@ def unflattened(vector: Array, like: Any) -> list[Array]:
         found.append(xp.reshape(vector[..., start : start + size], shape))
         start += size
     return found
-
-
-@cache
-def field_names(record: Any) -> tuple[str, ...]:
-    """The names of the fields of a class of records."""
-    return tuple(field.name for field in fields(record))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -18,11 +19,14 @@ from latently.backend.linalg import (
     diagonals,
     is_positive_definite,
     log_determinant,
+    squared_lengths,
     symmetric,
     transpose,
 )
 from latently.backend.namespace import Array, Floats, double, eye, namespace, ones, zeros
-from latently.core.block import Block
+from latently.backend.packed import unpacked
+from latently.backend.placement import on_device
+from latently.core.block import Block, slices
 from latently.distributions import gaussian_missing
 from latently.distributions.family import Family
 from latently.distributions.gaussian_missing import WithMissing
@@ -36,6 +40,7 @@ NEAR_FLOOR = 1e-3  # relative distance within which a variance is at the floor
 _AT_ONCE = (
     500_000  # numbers, components times rows times features, that stay in the cache: one product for all
 )
+_AT_ONCE_ON_DEVICE = 200_000_000
 _LARGEST_LOG = 300.0  # log of the largest standard deviation accepted in an extrapolation
 
 
@@ -43,6 +48,16 @@ _LARGEST_LOG = 300.0  # log of the largest standard deviation accepted in an ext
 class FullParams:
     means: Array  # (K, D)
     covariances: Array  # (K, D, D), or (1, D, D) shared by all components
+
+    @cached_property
+    def cholesky(self) -> Array:
+        """Their Cholesky factors C, for densities, coordinates and the prior."""
+        return namespace(self.covariances).linalg.cholesky(self.covariances)
+
+    @cached_property
+    def inverse_factors(self) -> Array:
+        """Triangular U with U U' = Sigma^-1."""
+        return transpose(namespace(self.covariances).linalg.inv(self.cholesky))
 
 
 @dataclass(frozen=True)
@@ -83,10 +98,8 @@ class FullGaussian(Family):
 
     def prepare(self, params: FullParams, dtype: str = "float64") -> FullDensity:
         xp = namespace(params.means)
-        mu = params.means
+        mu, C, U = params.means, params.cholesky, params.inverse_factors
         D = mu.shape[1]
-        C = xp.linalg.cholesky(params.covariances)
-        U = transpose(xp.linalg.inv(C))
         offsets = (mu[:, None, :] @ U)[:, 0, :]
         constants = -0.5 * (D * math.log(2 * math.pi) + log_determinant(C))
         last = zeros((1, 1, D), mu) if self.shared else -offsets[:, None, :]
@@ -108,19 +121,27 @@ class FullGaussian(Family):
         if block.observed is not None:
             return gaussian_missing.evaluate(density, block)
         xp = namespace(X)
-        wide = xp.concat([X, ones((X.shape[0], 1), X)], axis=1)
-        wide = xp.astype(wide, density.whitening.dtype, copy=False)
-        (n, D), G = X.shape, density.whitening.shape[0]
+        (n, D), G, dtype = X.shape, density.whitening.shape[0], density.whitening.dtype
+        at_once = _components_at_once(X, G)
+        if at_once > 1 and not self.shared:  # rows side by side: long loops over rows, not over features
+            wide = block.once("columns and one", lambda: xp.concat([X.T, ones((1, n), X)]))
+            wide = xp.astype(wide, dtype, copy=False)
+            stacked, distances = transpose(density.whitening), []
+            for some in slices(G, at_once):
+                y = xp.reshape(stacked[some, :, :], (-1, D + 1)) @ wide
+                distances.append(squared_lengths(xp.reshape(y, (-1, D, n)), axis=1))
+            distance = double(distances[0] if len(distances) == 1 else xp.concat(distances))
+            distance *= -0.5
+            distance += density.constants[:, None]
+            return distance, wide.T
+        wide = xp.astype(xp.concat([X, ones((n, 1), X)], axis=1), dtype, copy=False)
         whitened = (wide @ density.whitening[g, :, :] for g in range(G))
         if self.shared:
             y, m = double(next(whitened)), density.offsets
-            distance = xp.vecdot(y, y, axis=-1) - 2.0 * (m @ y.T) + xp.vecdot(m, m, axis=-1)[:, None]
-        elif G * n * D <= _AT_ONCE:
-            y = xp.reshape(transpose(density.whitening), (G * D, D + 1)) @ wide.T
-            distance = double(xp.sum(xp.reshape(y * y, (G, D, n)), axis=1))
+            distance = squared_lengths(y) - 2.0 * (m @ y.T) + squared_lengths(m)[:, None]
         else:
-            distance = double(xp.stack([xp.vecdot(y, y, axis=-1) for y in whitened]))
-        return density.constants[:, None] - 0.5 * distance, wide[:, :-1]
+            distance = double(xp.stack([squared_lengths(y) for y in whitened]))
+        return density.constants[:, None] - 0.5 * distance, wide
 
     def normalisers(self, density: FullDensity, block: Block, latent: Array | WithMissing) -> Array:
         """-1/2 ln|2 pi Sigma_oo| of the observed entries: (K, n), or (K, 1) for complete rows."""
@@ -142,28 +163,44 @@ class FullGaussian(Family):
         if self.shared:
             sum_xx = X.T @ (resp.by_row[:, None] * X)
             return FullStats(resp.weight, resp.times(X), sum_xx[None, :, :])
-        if resp.dense is not None and resp.dense.shape[0] * X.shape[0] * X.shape[1] <= _AT_ONCE:
-            r = xp.astype(resp.dense, wide.dtype, copy=False)
-            residual = wide - xp.astype(density.means, wide.dtype)[:, None, :]
-            at_once = (r[:, None, :] @ residual)[:, 0, :]
-            residual *= xp.sqrt(r)[:, :, None]
-            both = transpose(residual) @ residual
-            sums = _about_origin(resp.weight, density.means, double(at_once), double(both))
-            return FullStats(resp.weight, *sums)
-        first, second = [], []
-        for k in range(density.means.shape[0]):
-            if resp.dense is not None:
-                r, rows = resp.dense[k, :], wide
-            elif resp.sparse is not None:
-                own, r = resp.sparse.of(k)
-                rows = xp.take(wide, own, axis=0)
-            # about the component's mean, so that the products are accurate in float32 as well
-            residual = rows - xp.astype(density.means[k, :], wide.dtype)
-            first.append(xp.astype(r, wide.dtype) @ residual)
-            residual *= xp.astype(xp.sqrt(r), wide.dtype)[:, None]
-            second.append(residual.T @ residual)
-        sums = _about_origin(resp.weight, density.means, double(xp.stack(first)), double(xp.stack(second)))
+        (n, D), K = X.shape, density.means.shape[0]
+        if resp.dense is not None and n * D * (D + 5) <= 2 * _AT_ONCE and wide.dtype == xp.float64:
+            products = block.once("columns and products", lambda: _with_products(X))
+            sums = resp.dense @ products.T  # one product for all, about the mean of the data
+            return FullStats(resp.weight, sums[:, :D], unpacked(sums[:, D:].T, D))
+        # the last column of wide rows is one: products with it are the sums of r x, about the means
+        centres = xp.concat([density.means, zeros((K, 1), density.means)], axis=1)
+        centres = xp.astype(centres, wide.dtype, copy=False)
+        at_once = _components_at_once(X, K)
+        if resp.dense is not None and at_once > 1:
+            roots = xp.sqrt(xp.astype(resp.dense, wide.dtype, copy=False))[:, None, :]
+            products = []
+            for some in slices(K, at_once):
+                residual = wide.T - centres[some, :, None]
+                residual *= roots[some, :, :]
+                products.append(residual @ transpose(residual))
+            both = double(products[0] if len(products) == 1 else xp.concat(products))
+        else:
+            both = double(xp.stack([self._product(centres[k, :], wide, resp, k) for k in range(K)]))
+        sums = _about_origin(resp.weight, density.means, both[:, D, :D], both[:, :D, :D])
         return FullStats(resp.weight, *sums)
+
+    @staticmethod
+    def _product(centre: Array, wide: Array, resp: Responsibilities, k: int) -> Array:
+        """(D + 1, D + 1) the sum of r (x - mu) (x - mu)' for wide rows x of one component.
+
+        About its mean, so that products are accurate in float32 as well.
+        """
+        xp = namespace(wide)
+        if resp.sparse is not None:
+            own, r = resp.sparse.of(k)
+            residual = xp.take(wide, own, axis=0)
+            residual -= centre
+        else:
+            r = resp.dense[k, :]  # type: ignore[index]
+            residual = wide - centre
+        residual *= xp.astype(xp.sqrt(r), wide.dtype)[:, None]
+        return residual.T @ residual
 
     def expected(self, density: FullDensity, block: Block, latent: Array | WithMissing, resp: Array) -> Array:
         """(n, D) the posterior mean of x, which equals x where it is observed."""
@@ -210,13 +247,12 @@ class FullGaussian(Family):
             covariances = xp.where(filled[:, None, None], covariances, params.covariances)
         return FullParams(means, self.bounded(covariances))
 
-    def log_priors(self, params: FullParams, density: FullDensity | None = None) -> Array:
+    def log_priors(self, params: FullParams) -> Array:
         """ln p of the covariances; a shared one has the pseudo-rows of all components."""
         if self.prior is None:
             return zeros(params.means.shape[:1], params.means)
         together = params.means.shape[0] if self.shared else 1
-        U = None if density is None else density.factors
-        return self.prior.log_covariances(params.covariances, together, U)
+        return self.prior.log_covariances(together, params.inverse_factors)
 
     def implied_stats(self, params: FullParams, weights: Array) -> FullStats:
         """Expected statistics under these parameters: the M-step maps them back to the parameters."""
@@ -262,7 +298,7 @@ class FullGaussian(Family):
     def coordinates(self, params: FullParams) -> tuple[Array, ...]:
         """Means and the Cholesky factors of the covariances, with log diagonals."""
         xp = namespace(params.means)
-        C = xp.linalg.cholesky(params.covariances)
+        C = params.cholesky
         diagonal = eye(C.shape[-1], C) > 0
         # the factor with its diagonal replaced by its logarithm; zeros above it stay zero
         return params.means, xp.where(diagonal, xp.log(xp.where(diagonal, C, 1.0)), C)
@@ -319,11 +355,21 @@ class FullGaussian(Family):
         return xp.broadcast_to(values <= 1.0 + NEAR_FLOOR, params.means.shape)
 
 
+def _with_products(X: Array) -> Array:
+    """(D + D (D + 1) / 2, n): the features, then their products, packed."""
+    xp, columns = namespace(X), X.T
+    products = [columns[j:, :] * columns[j, :] for j in range(X.shape[1])]
+    return xp.concat([columns, *products])
+
+
+def _components_at_once(X: Array, K: int) -> int:
+    """How many components are multiplied at once: all or one in main memory, as many as fit elsewhere."""
+    if on_device(X):
+        return max(2, min(K, _AT_ONCE_ON_DEVICE // int(X.shape[0] * X.shape[1])))
+    return K if K * X.shape[0] * X.shape[1] <= _AT_ONCE else 1
+
+
 def _about_origin(weight: Array, mu: Array, first: Array, second: Array) -> tuple[Array, Array]:
     """Sums of r x and r x x', from those of r (x - mu) and r (x - mu)(x - mu)'."""
-    cross = mu[:, :, None] * first[:, None, :]
-    outer = mu[:, :, None] * mu[:, None, :]
-    return (
-        first + weight[:, None] * mu,
-        second + cross + transpose(cross) + weight[:, None, None] * outer,
-    )
+    total = first + weight[:, None] * mu
+    return total, second + first[:, :, None] * mu[:, None, :] + mu[:, :, None] * total[:, None, :]

@@ -175,7 +175,7 @@ class LowRankGaussian(Family):
         y -= density.offsets
         y = xp.reshape(y, (K, q, X.shape[0]))
         log_prob = products[K * q :, :] if density.linear is None else density.linear @ X.T
-        squares = self.squares(X)
+        squares = block.once(f"squares {self.isotropic}", lambda: self.squares(X))
         log_prob += (-0.5 * density.inverse_noise) @ squares.T  # (G, n)
         log_prob += density.constants[:, None]
         if q:
@@ -343,7 +343,7 @@ class LowRankGaussian(Family):
             psi = xp.where(filled[:, None] | self.shared, psi, params.noise_variance)
         return self.clamped(LowRankParams(means, loadings, psi))
 
-    def log_priors(self, params: LowRankParams, density: LowRankDensity | None = None) -> Array:
+    def log_priors(self, params: LowRankParams) -> Array:
         """ln p of the noise; shared noise has the pseudo-rows of all components."""
         if self.prior is None:
             return zeros(params.means.shape[:1], params.means)

@@ -15,10 +15,11 @@ import numpy as np
 from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.kernel import Kernel
-from latently.core.tree import add, mapped
+from latently.core.tree import add, changed, mapped
 from latently.distributions.responsibilities import normalise, respond
 
 DEAD = 1e-300  # a component with less weight is dead
+_FEW_NUMBERS = 100_000  # components times rows times features; measured
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -69,7 +70,7 @@ class Mixture(Kernel):
         alive = params.weights > 0
         log_weights = xp.where(alive, xp.log(xp.where(alive, params.weights, 1.0)), -xp.inf)
         density = self.family.prepare(params.components, self.dtype)
-        return replace(density, constants=density.constants + log_weights, log_weights=log_weights)
+        return changed(density, constants=density.constants + log_weights, log_weights=log_weights)
 
     def e_step(self, density: Any, block: Block) -> MixtureStats:
         if block.observed is not None:  # complete rows are faster separately
@@ -83,7 +84,9 @@ class Mixture(Kernel):
         """Sums over rows that are all complete or all incomplete."""
         xp = namespace(block.X)
         log_joint, latent = self.family.evaluate(density, block, rough=True)
-        most_per_row = self.family.most_per_row(log_joint.shape[0])
+        # to gather rows pays where their products take longer than the calls
+        small = log_joint.shape[0] * block.X.shape[0] * block.X.shape[1] <= _FEW_NUMBERS
+        most_per_row = -1.0 if small else self.family.most_per_row(log_joint.shape[0])
         allowed = self.assigned(log_joint, block.allowed)
         log_norm, resp = respond(log_joint, block.weight, allowed, most_per_row)
         sums = self.family.sums(density, block, latent, resp)
@@ -112,7 +115,7 @@ class Mixture(Kernel):
 
     def m_step(self, stats: MixtureStats, params: MixtureParams) -> MixtureParams:
         """pi_k = N_k / N, and the M-step of the family."""
-        return replace(
+        return changed(
             params,
             weights=stats.components.weight / stats.total_weight,
             components=self.family.m_step(stats.components, params.components),
@@ -133,7 +136,8 @@ class Mixture(Kernel):
 
     def canonical(self, params: MixtureParams) -> MixtureParams:
         """The same density in normalised coordinates, if the family has several."""
-        return replace(params, components=self.family.canonical(params.components))
+        components = self.family.canonical(params.components)
+        return params if components is params.components else changed(params, components=components)
 
     def moved(self, params: MixtureParams, shift: Array, scale: Array) -> MixtureParams:
         """The parameters of the mixture of shift + scale * x."""

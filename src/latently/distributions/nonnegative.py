@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from latently.backend.coordinate_descent import descend
 from latently.backend.namespace import (
     Array,
     contiguous,
@@ -204,7 +205,7 @@ def descended(
                     V[k, :] = xp.clip(
                         V[k, :] + (B[k, :] - xp.sum(G[k, :, :] * V, axis=0)) * inverse[k, :], min=0.0
                     )
-            else:
+            elif bounded is not _not_below_zero or not descend(V, G, B, inverse, 1):
                 for start in range(0, r, GROUP):
                     _descend_group(V, G, B, inverse, start, min(start + GROUP, r), bounded)
             if tolerance:

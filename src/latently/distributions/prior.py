@@ -47,19 +47,23 @@ class Prior:
         ratio = self.scale / psi
         return -0.5 * self.rows * together * xp.sum(ratio - xp.log(ratio) - 1.0, axis=-1)
 
-    def log_covariances(self, covariances: Array, together: int = 1, factors: Array | None = None) -> Array:
-        """ln p (G,) of covariances (G, D, D); `factors` are triangular U with U U' = Sigma^-1, if known."""
-        xp, R = namespace(covariances), self._root
-        U = transpose(xp.linalg.inv(xp.linalg.cholesky(covariances))) if factors is None else factors
+    def log_covariances(self, together: int, U: Array) -> Array:
+        """ln p (G,) of covariances Sigma (G, D, D), by triangular U with U U' = Sigma^-1."""
+        xp, R = namespace(U), self._root
         inside = transpose(U) @ R
         trace = xp.sum(inside * inside, axis=(-2, -1)) - U.shape[-1]
-        apart = -log_determinant(U) - log_determinant(R)
+        apart = -log_determinant(U) - self._log_determinant
         return -0.5 * self.rows * together * (apart + trace)
 
     @cached_property
     def _root(self) -> Array:
         """The Cholesky factor of S."""
         return namespace(self.scale).linalg.cholesky(self.scale)
+
+    @cached_property
+    def _log_determinant(self) -> Array:
+        """ln |S|."""
+        return log_determinant(self._root)
 
 
 def log_noise(prior: Prior, psi: Array, shared: bool) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latently.backend.linalg import sparse_matrix
-from latently.backend.namespace import Array, Floats, exp_above, is_numpy, namespace, ones
+from latently.backend.namespace import Array, Floats, exp_above, is_numpy, is_torch, namespace, ones, softmax
 
 _NEGLIGIBLE = -700.0  # exponents below this are treated as minus infinity
 LOST = -45.0  # responsibilities this many nats below a component's largest are below rounding
@@ -22,7 +22,20 @@ LOST = -45.0  # responsibilities this many nats below a component's largest are 
 
 def normalise(log_joint: Array) -> tuple[Array, Array]:
     """log sum_k exp (n,) and the responsibilities (K, n); `log_joint` is overwritten."""
-    return _dense(*_below_largest(log_joint, None))
+    return _normalised(log_joint, None)
+
+
+def _normalised(log_joint: Array, allowed: Array | None) -> tuple[Array, Array]:
+    """The same, possibly with one more axis in front, and among components that are `allowed` (n, K)."""
+    if not is_torch(log_joint):
+        return _dense(*_below_largest(log_joint, allowed))
+    xp = namespace(log_joint)
+    shown = log_joint if allowed is None else xp.where(allowed.T, log_joint, -xp.inf)
+    largest = xp.max(shown, axis=-2)
+    if not bool(xp.all(xp.isfinite(largest))):
+        return _dense(*_below_largest(log_joint, allowed))
+    resp = softmax(shown, axis=-2)
+    return largest - xp.log(xp.max(resp, axis=-2)), resp
 
 
 def respond_in_groups(
@@ -36,7 +49,7 @@ def respond_in_groups(
     n_components, n = log_joint.shape
     by_row = ones((n,), log_joint) if row_weight is None else row_weight
     grouped = xp.reshape(log_joint, (n_groups, n_components // n_groups, n))
-    log_norm, resp = _dense(*_below_largest(grouped, allowed))
+    log_norm, resp = _normalised(grouped, allowed)
     resp = xp.reshape(resp, (n_components, n))
     if row_weight is not None:
         resp *= row_weight
@@ -145,16 +158,20 @@ def respond(
 ) -> tuple[Array, Responsibilities]:
     """log p(x) (n,) and weighted responsibilities; sparse if at most `most_per_row` are non-negligible.
 
-    Gathering rows is faster in main memory only, so they are dense for arrays other than NumPy.
+    Gathering rows is faster in main memory only, so they are dense for arrays other than NumPy, and always if
+    `most_per_row` is negative.
     """
     xp = namespace(log_joint)
     by_row = ones((log_joint.shape[1],), log_joint) if row_weight is None else row_weight
-    largest, lost, below = _below_largest(log_joint, allowed)
-    if is_numpy(below) and not lost.any():
-        needed = below > np.max(below, axis=1, keepdims=True) + LOST
-        if np.count_nonzero(needed) <= most_per_row * len(by_row):
-            return _sparse(largest, below, needed, by_row)
-    log_norm, resp = _dense(largest, lost, below)
+    if is_numpy(log_joint):
+        largest, lost, below = _below_largest(log_joint, allowed)
+        if most_per_row >= 0 and not lost.any():
+            needed = below > np.max(below, axis=1, keepdims=True) + LOST
+            if np.count_nonzero(needed) <= most_per_row * len(by_row):
+                return _sparse(largest, below, needed, by_row)
+        log_norm, resp = _dense(largest, lost, below)
+    else:
+        log_norm, resp = _normalised(log_joint, allowed)
     if row_weight is not None:
         resp *= row_weight
     return log_norm, Responsibilities(xp.sum(resp, axis=1), by_row, resp, None)

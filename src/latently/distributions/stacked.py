@@ -20,7 +20,8 @@ import numpy as np
 
 from latently.backend.namespace import Array, namespace
 from latently.core.block import Block
-from latently.distributions.family import field_names, flattened, unflattened
+from latently.core.tree import field_names
+from latently.distributions.family import flattened, unflattened
 from latently.distributions.mixture import DEAD, Mixture, MixtureParams, MixtureStats
 from latently.distributions.responsibilities import respond_in_groups
 
@@ -42,9 +43,9 @@ class Stacked(Mixture):
         sums = self.family.sums(density, block, latent, resp)
         return MixtureStats(log_norm @ resp.by_row, namespace(block.X).sum(resp.by_row), sums)
 
-    def log_priors(self, params: MixtureParams, density: Any) -> Array:
-        """(S,); the density of these parameters has what it takes."""
-        by_component = self.family.log_priors(params.components, density)
+    def log_priors(self, params: MixtureParams) -> Array:
+        """(S,)"""
+        by_component = self.family.log_priors(params.components)
         return namespace(by_component).sum(self._by_run(by_component), axis=1)
 
     def roundings(self, density: Any) -> list[float]:

@@ -6,6 +6,8 @@ Every error names the argument, its value, and what is allowed.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -138,9 +140,24 @@ def check_weights(sample_weight, n_rows):
     return weight
 
 
+_EXACT_SHAPES: ContextVar[bool] = ContextVar("exact shapes", default=False)
+
+
+@contextmanager
+def exact_shapes():
+    """Inside, parameters have their full shape, as those of files do; nothing small becomes large."""
+    token = _EXACT_SHAPES.set(True)
+    try:
+        yield
+    finally:
+        _EXACT_SHAPES.reset(token)
+
+
 def parameter(name, value, shape):
     """A finite float64 array, broadcast to this shape."""
     array = numbers(name, value)
+    if _EXACT_SHAPES.get() and array.shape != tuple(shape):
+        raise ValueError(f"{name} has shape {array.shape}, not {tuple(shape)}")
     try:
         array = np.broadcast_to(array, shape)
     except ValueError:

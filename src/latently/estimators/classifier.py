@@ -25,7 +25,6 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from latently.estimators.checks import check_number
 from latently.estimators.labels import (
     UNLABELLED,
     checked_classes,
@@ -34,7 +33,9 @@ from latently.estimators.labels import (
     classes_from_file,
 )
 from latently.estimators.messages import InterruptedWarning
+from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import in_main_memory
+from latently.estimators.weights import in_rows
 
 FEW = 100  # labelled rows per class, on average, below which models are cross-validated
 _FOLDS = 5
@@ -46,8 +47,8 @@ _BRIEF = {"checkpoint": None, "callbacks": None, "verbose": 0, "warm_start": Fal
 _LOOSEST, _LONGEST = 1e-4, 100  # tolerance and iterations of these fits, where their own ask for more
 
 
-class DensityClassifier(ClassifierMixin):
-    """Mixin for classifiers with `score_samples`, such as a density ln p(x), and an option `reject_below`.
+class DensityClassifier(ClassifierMixin, Rejecting):
+    """Mixin for classifiers with `score_samples`, such as a density ln p(x).
 
     List it before the base class of the estimator. Those that have `n_parameters` also have `bic` and `aic`.
     """
@@ -108,7 +109,7 @@ class DensityClassifier(ClassifierMixin):
     def predict(self, X):
         """Most probable class of each row, or `rejected_label_` if the row is rejected."""
         check_is_fitted(self)
-        if self.reject_below_ == -np.inf:
+        if np.all(self.reject_below_ == -np.inf):
             return self._most_probable(X)
         # an array, so that the dtype of the result has room for the label
         rejected = np.asarray(self.rejected_label_)
@@ -117,32 +118,18 @@ class DensityClassifier(ClassifierMixin):
     def _most_probable(self, X):
         return self.classes_[np.argmax(self._class_log_joint(X), axis=1)]
 
-    def accepts(self, X):
-        """Whether the log density of each row is at least `reject_below_`, (n_samples,) bool."""
-        return in_main_memory(self.score_samples(X)) >= self.reject_below_
+    def _class_scores(self, X):
+        """(n_samples, n_classes) the score of the row and its posterior: ln p(x, class) of a density."""
+        scores = in_main_memory(self.score_samples(X))[:, None]
+        log_joint = in_main_memory(self._class_log_joint(X))
+        lost = np.max(log_joint, axis=1, keepdims=True) == -np.inf
+        posteriors = log_posteriors(np.where(lost, 0.0, log_joint), 1.0)
+        return np.where(lost, scores, scores + posteriors)
 
-    def calibrate_rejection(self, X, acceptance_rate=0.99):
-        """Set `reject_below_` so that a given fraction of held-out rows is accepted.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Held-out rows of the known classes: the density of training rows is biased upwards.
-        acceptance_rate : float, default=0.99
-            The fraction of them to accept.
-
-        Returns
-        -------
-        self
-        """
-        check_number("acceptance_rate", acceptance_rate, least=0, most=1)
-        scores = np.sort(in_main_memory(self.score_samples(X)))
-        n_rejected = int(np.floor((1 - acceptance_rate) * len(scores) + 1e-9))  # (1 - 0.9) * 10 is below 1
-        if n_rejected < len(scores):
-            self.reject_below_ = float(scores[n_rejected])
-        else:
-            self.reject_below_ = float(np.nextafter(scores[-1], np.inf))
-        return self
+    def _calibration_groups(self, y, n_rows, per_class):
+        if y is None and per_class:
+            raise ValueError("per_class=True needs y, the classes of the calibration rows")
+        return None if y is None else self._encoded(y, n_rows, self.classes_)
 
     @available_if(lambda self: hasattr(self, "n_parameters"))
     def bic(self, X, y=None):
@@ -177,10 +164,6 @@ class DensityClassifier(ClassifierMixin):
                 "or `accepts` and `predict_proba`"
             )
         return label
-
-    def _start_rejecting(self):
-        """Set the threshold of a new fit."""
-        self.reject_below_ = -np.inf if self.reject_below is None else float(self.reject_below)
 
     # -- temperature --------------------------------------------------------------------------------
 
@@ -252,7 +235,7 @@ class DensityClassifier(ClassifierMixin):
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("error", InterruptedWarning)
                 try:
-                    model.fit(rows[~others], codes[~others], None if unweighted else weight[~others])
+                    model.fit(rows[~others], codes[~others], None if unweighted else in_rows(weight[~others]))
                     found = model._class_log_joint(rows[others])
                 except (ValueError, ArithmeticError):  # fewer rows than the model needs
                     continue
@@ -268,24 +251,21 @@ class DensityClassifier(ClassifierMixin):
     # -- files --------------------------------------------------------------------------------------
 
     def _more_header(self):
-        threshold = None if self.reject_below_ == -np.inf else self.reject_below_  # JSON has no infinity
-        header = {"classes": classes_for_file(self.classes_), "reject_below": threshold}
+        header = {"classes": classes_for_file(self.classes_)}
         if not hasattr(self, "temperature"):
             return header
         return header | {"temperature": float(self.temperature_), "doubt": float(self.doubt_)}
 
-    def _set_more(self, classes, reject_below, temperature=1.0, doubt=0.0):
+    def _set_more(self, classes, temperature=1.0, doubt=0.0, reject_below=None):
         if type(temperature) is not float or not 0 < temperature < np.inf:
             raise ValueError(f"temperature must be a positive number, not {temperature!r}")
         if type(doubt) is not float or not 0 <= doubt < 1:
             raise ValueError(f"doubt must be at least 0 and below 1, not {doubt!r}")
         if hasattr(self, "temperature"):
             self.temperature_, self.doubt_ = temperature, doubt
-        threshold = reject_below
         self.classes_ = classes_from_file(classes, len(self.classes_))
-        if threshold is not None and (type(threshold) is not float or not np.isfinite(threshold)):
-            raise ValueError(f"reject_below must be a finite number or null, not {threshold!r}")
-        self.reject_below_ = -np.inf if threshold is None else threshold
+        if reject_below is not None:  # files of early versions: a threshold that may have been calibrated
+            self._set_rejection({"reject_below": reject_below, "acceptance": None, "n_rows": None})
 
 
 def _folds(rows, codes, weight):
@@ -369,11 +349,3 @@ def check_temperature(name, value):
         return
     if isinstance(value, (str, bool)) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"{name} must be 'auto', None or a positive number, not {value!r}")
-
-
-def check_threshold(name, value):
-    """A log density below which rows are rejected, or None."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, Real) or not value < np.inf:
-        raise ValueError(f"{name} must be a log density, or None to reject nothing, not {value!r}")

@@ -22,7 +22,8 @@ from latently.backend.namespace import (
 from latently.core.checkpoint import fingerprint
 from latently.core.data import Data
 from latently.core.sources import open_source
-from latently.estimators.checks import LARGEST, check_weights
+from latently.estimators.checks import LARGEST
+from latently.estimators.weights import weights_in_rows
 
 
 def check_data(estimator, X, sample_weight=None, *, reset, missing=None) -> Any:
@@ -32,6 +33,8 @@ def check_data(estimator, X, sample_weight=None, *, reset, missing=None) -> Any:
     core they are found when the rows are read (`check_summary`, and `estimators.rows`).
     """
     missing = allows_missing(estimator) if missing is None else missing
+    if hasattr(estimator, "_as_numbers"):  # its tables hold other things than numbers as well
+        X = estimator._as_numbers(X, reset=reset, weight=sample_weight)
     if is_dask(X):
         from latently.core.sweep_dask import DaskData
 
@@ -41,7 +44,7 @@ def check_data(estimator, X, sample_weight=None, *, reset, missing=None) -> Any:
     if not data.in_memory:
         _check_features_of(estimator, data, reset=reset)
     if sample_weight is not None:
-        weight = check_weights(computed(sample_weight), data.count_rows())
+        weight = np.asarray(weights_in_rows(computed(sample_weight), data.count_rows()))
         data = data.with_field("weight", None if np.all(weight == 1.0) else weight)
     return data
 
@@ -65,6 +68,11 @@ def _checked_rows(estimator, X, *, reset, missing):
         with np.errstate(over="ignore"):  # a long double may overflow
             X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite="allow-nan")
     return X
+
+
+def in_memory(X):
+    """The rows, those of a memory map as an array, for estimators that need all of them at once."""
+    return np.asarray(X) if isinstance(X, np.memmap) else X
 
 
 def allows_missing(estimator):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from latently.core.checkpoint import Checkpoint, fingerprint
+from latently.core.checkpoint import Checkpoint, fingerprint, whole_number
 from latently.core.drivers import (
     LOG_LIKELIHOOD,
     Objective,
@@ -100,6 +100,8 @@ def fit(
         if state is None:
             params, interrupted = start(progress)
             state = State.at(params)
+        else:
+            step = _trusting_nothing(step, options)
         result = driver(
             step,
             state,
@@ -174,18 +176,34 @@ def _keep(options: FitOptions, state: State[Any]) -> None:
     options.checkpoint.write(records, state.history, numbers)
 
 
+def _trusting_nothing(step: Callable[..., Any], options: FitOptions) -> Callable[..., Any]:
+    """The step, whose first call shows whether the state in a checkpoint is one of this fit."""
+    checkpoint, tried = options.checkpoint, False
+    assert checkpoint is not None
+
+    def guarded(*args: Any) -> Any:
+        nonlocal tried
+        if tried:
+            return step(*args)
+        tried = True
+        with checkpoint.understood():
+            return step(*args)
+
+    return guarded
+
+
 def _resumed(options: FitOptions, example: Callable[[], Any] | None) -> State[Any] | None:
     """The state in the checkpoint, if there is one."""
     if options.checkpoint is None or example is None or not options.checkpoint.exists():
         return None
     shape = example()
     records, history, numbers = options.checkpoint.read({"params": shape, "previous": shape}, {"previous"})
-    options.passes.count = numbers["n_passes"]
-    return State(
-        records["params"],
-        records.get("previous", records["params"]),
-        history,
-        numbers["n_iter"],
-        numbers["rounding"],
-        numbers["ended"],
-    )
+    with options.checkpoint.understood():
+        options.passes.count = whole_number(numbers, "n_passes")
+        n_iter = whole_number(numbers, "n_iter")
+        if len(history) > n_iter + 1 or not np.all(np.isfinite(history)):
+            raise ValueError(f"a history of {len(history)} finite entries does not go with n_iter={n_iter}")
+        previous = records.get("previous", records["params"])
+        rounding, ended = float(numbers["rounding"]), bool(numbers["ended"])
+        return State(records["params"], previous, history, n_iter, rounding, ended)
+    return None

@@ -33,6 +33,7 @@ from latently.estimators.parameters import (
     set_given,
     store,
 )
+from latently.estimators.rejection import remember_rows
 
 
 @estimator
@@ -119,7 +120,7 @@ class IterativeEstimator(BaseEstimator):
         y : ignored
             Unless the model uses labels.
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; an integer weight is equivalent to repeating the row.
+            Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
         Returns
         -------
@@ -127,7 +128,9 @@ class IterativeEstimator(BaseEstimator):
         """
         self._check_options()
         with unchanged_on_failure(self):
-            self._fit(self._data(X, y, sample_weight, reset=True))
+            data = self._data(X, y, sample_weight, reset=True)
+            self._fit(data)
+            remember_rows(self, data)
         return self
 
     # -- what a subclass may extend -------------------------------------------------------------------

@@ -72,8 +72,10 @@ def summary(model):
             penalised = model.objective is LOG_LIKELIHOOD and getattr(model, "prior", None) is not None
             name = ("penalised " if penalised else "") + model.objective.name
             facts[name] = f"{float(model.history_[-1]):.6g}"
-    if getattr(model, "reject_below_", -np.inf) > -np.inf:
-        facts["rejection"] = f"rows with a log density below {model.reject_below_:.6g}"
+    limits = np.atleast_1d(getattr(model, "reject_below_", -np.inf))
+    if np.any(limits > -np.inf):
+        of = "" if len(limits) == 1 else " of every class"
+        facts["rejection"] = f"rows with a score below {_listed([f'{limit:.6g}' for limit in limits])}{of}"
     methods = (f"{name}({given})" for name, given in _TO_CALL.items() if hasattr(model, name))
     facts["methods"] = ", ".join(methods)
     return facts

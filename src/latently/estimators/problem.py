@@ -59,8 +59,8 @@ class Problem:
         return self._sweep_of(self.on_device(sample), None)
 
     def _sweep_of(self, block, frame):
-        size = self.block_size
-        return LocalSweep(lambda: [block], frame, floats_per_row=self.floats_per_row, block_size=size)
+        size, width = self.block_size, self.floats_per_row
+        return LocalSweep(lambda: [block], frame, floats_per_row=width, block_size=size, fixed=True)
 
     def step(self, passes=None):
         """The EM step over all rows; `passes` counts its evaluations."""

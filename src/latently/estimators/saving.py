@@ -6,6 +6,8 @@ Contents of a file:
     fitted.NAME                  the arrays of `_fitted_arrays()`, restored by `_set_fitted_arrays`
     exact.NAME                   parameters in full precision, for models that keep them (`_exact_arrays`)
     fit                          history, iterations, convergence
+    layout                       JSON values on which the shapes of the arrays depend (`_layout_header`)
+    rejection                    a calibrated threshold (`estimators.rejection`)
     more                         further JSON values (`_more_header`)
     parts                        nested parts (`_parts`): fitted estimators, named tensors of a torch module,
                                  or lists of these, up to a limited depth
@@ -16,9 +18,12 @@ optional.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,12 +31,15 @@ from numpy.typing import NDArray
 
 from latently.backend.namespace import is_native, to_numpy
 from latently.core import io
+from latently.estimators.checks import exact_shapes
 from latently.estimators.messages import warn_user
 
 Arrays = dict[str, NDArray[Any]]
 
 _MOST_LEVELS = 16  # of parts within parts
 _MOST_PARTS = 100_000
+# Hyper-parameters that are sizes of fitted arrays.
+_SIZES = {"n_components", "n_factors", "n_groups", "n_subcomponents", "n_subfactors", "hidden_layer_sizes"}
 # Hyper-parameters that stay behind: a file must not say where the next fit of its reader writes.
 _OF_ONE_MACHINE = {"checkpoint", "verbose"}
 
@@ -46,7 +54,7 @@ def save(self: Any, path: str | os.PathLike[str]) -> None:
     path : str or path-like
         Where to write; an existing file is replaced atomically.
     """
-    left_out: set[str] = set()
+    left_out = LeftOut()
     header, arrays = _described(self, left_out)
     needed = self._needed_at_load() if hasattr(self, "_needed_at_load") else []
     if needed:
@@ -57,13 +65,39 @@ def save(self: Any, path: str | os.PathLike[str]) -> None:
         )
     for name in sorted(left_out - set(needed)):
         warn_user(f"{name} cannot be written to a file and is not saved")
+    _check_that_it_can_be_read(self, header, arrays, left_out.classes, needed)
     io.write(path, header, arrays)
+
+
+def _check_that_it_can_be_read(
+    estimator: Any, header: dict[str, Any], arrays: Arrays, classes: dict[str, type], needed: list[str]
+) -> None:
+    """Raise an error instead of writing a file that `load` would refuse."""
+    header = json.loads(json.dumps(header, allow_nan=False))
+    if needed and any(getattr(estimator, name, None) is None for name in needed):
+        return  # networks that whoever loads the file has to give
+    given = {name: deepcopy(getattr(estimator, name)) for name in needed}
+    try:
+        rebuild(classes.__getitem__, header, arrays, given)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise ValueError(
+            f"this {type(estimator).__name__} cannot be saved, since its file could not be read: {error}. "
+            "Were its parameters changed after the fit? Fit it again"
+        ) from error
+
+
+class LeftOut(set[str]):
+    """Names of hyper-parameters that cannot be saved, and the classes that were met, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classes: dict[str, type] = {}
 
 
 # -- to a file ----------------------------------------------------------------------------------------
 
 
-def _described(estimator: Any, left_out: set[str], level: int = 0) -> tuple[dict[str, Any], Arrays]:
+def _described(estimator: Any, left_out: LeftOut, level: int = 0) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays of a fitted estimator; adds names of hyper-parameters that cannot be saved."""
     header, arrays = _described_settings(estimator, left_out, level)
     fitted, exact = estimator._fitted_arrays(), _optional(estimator, "_exact_arrays")
@@ -75,6 +109,12 @@ def _described(estimator: Any, left_out: set[str], level: int = 0) -> tuple[dict
         arrays["fit.history"] = to_numpy(estimator.history_)
         header["n_iter"], header["n_passes"] = int(estimator.n_iter_), int(estimator.n_passes_)
         header["converged"] = bool(estimator.converged_)
+    layout = _optional(estimator, "_layout_header")
+    if layout:
+        header["layout"] = layout
+    rejection = getattr(estimator, "_rejection", None)
+    if rejection is not None:
+        header["rejection"] = rejection.for_file()
     more, parts = _optional(estimator, "_more_header"), _optional(estimator, "_parts")
     if more:
         header["more"] = more
@@ -96,7 +136,7 @@ class Tensors:
     arrays: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _described_part(part: Any, left_out: set[str], level: int) -> tuple[dict[str, Any], Arrays]:
+def _described_part(part: Any, left_out: LeftOut, level: int) -> tuple[dict[str, Any], Arrays]:
     """A node of the tree of parts: an estimator, tensors, a list or dict of nodes, or None."""
     if level > _MOST_LEVELS:
         raise ValueError(f"the estimator has parts nested deeper than {_MOST_LEVELS} levels")
@@ -119,7 +159,7 @@ def _described_part(part: Any, left_out: set[str], level: int) -> tuple[dict[str
     return {"kind": "estimator", **header}, arrays
 
 
-def _described_settings(estimator: Any, left_out: set[str], level: int) -> tuple[dict[str, Any], Arrays]:
+def _described_settings(estimator: Any, left_out: LeftOut, level: int) -> tuple[dict[str, Any], Arrays]:
     """Class and hyper-parameters, some of which may be arrays or estimators."""
     ours = hasattr(estimator, "_fitted_arrays") and type(estimator).__module__.startswith("latently.")
     if not ours:
@@ -128,9 +168,11 @@ def _described_settings(estimator: Any, left_out: set[str], level: int) -> tuple
         )
     if level > _MOST_LEVELS:
         raise ValueError(f"the estimator has estimators nested deeper than {_MOST_LEVELS} levels")
+    left_out.classes[type(estimator).__name__] = type(estimator)
     arrays: Arrays = {}
     plain: dict[str, Any] = {}
     estimators: dict[str, Any] = {}
+    mappings: dict[str, Any] = {}
     for name, value in estimator.get_params(deep=False).items():
         if name in _OF_ONE_MACHINE:
             continue
@@ -144,6 +186,8 @@ def _described_settings(estimator: Any, left_out: set[str], level: int) -> tuple
             plain[name] = value.item()
         elif _are_sizes(value):
             plain[name] = _as_lists(value)
+        elif isinstance(value, Mapping) and _are_sizes([*value, *value.values()], of_text=True):
+            mappings[name] = [[key, _as_lists(entry)] for key, entry in value.items()]
         elif hasattr(value, "get_params"):
             estimators[name], its_arrays = _described_settings(value, left_out, level + 1)
             arrays |= {f"hyper.{name}.{key}": array for key, array in its_arrays.items()}
@@ -156,7 +200,10 @@ def _described_settings(estimator: Any, left_out: set[str], level: int) -> tuple
         else:
             left_out.add(name)
     header = {"class": type(estimator).__name__, "hyper_parameters": plain}
-    return header | ({"hyper_estimators": estimators} if estimators else {}), arrays
+    for name, found in (("hyper_estimators", estimators), ("hyper_mappings", mappings)):
+        if found:
+            header[name] = found
+    return header, arrays
 
 
 def _may_be_array(hyper_parameter: str) -> bool:
@@ -165,18 +212,23 @@ def _may_be_array(hyper_parameter: str) -> bool:
     )
 
 
-def _are_sizes(value: Any) -> bool:
+def _are_sizes(value: Any, *, of_text: bool = False) -> bool:
     """Whether this is a sequence of integers, or of such sequences: numbers of components per layer.
 
-    Or one of numbers and text: a setting for each layer.
+    Or one of numbers and text: a setting for each layer. With `of_text` inner sequences may hold text too.
     """
+    inner = (bool, int, float, str) if of_text else int
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iu" and value.ndim in (1, 2)
     return isinstance(value, (list, tuple)) and all(
         isinstance(entry, (bool, int, float, str))
-        or (isinstance(entry, (list, tuple)) and all(type(size) is int for size in entry))
+        or (isinstance(entry, (list, tuple)) and all(_is_one(size, inner) for size in entry))
         for entry in value
     )
+
+
+def _is_one(value: Any, kinds: Any) -> bool:
+    return type(value) is int if kinds is int else isinstance(value, kinds)
 
 
 def _as_lists(value: Any) -> Any:
@@ -202,7 +254,8 @@ def rebuild(
     `needed` are hyper-parameters that the file could not hold.
     """
     _require(_count_parts(header) <= _MOST_PARTS, f"it has more than {_MOST_PARTS} parts")
-    return _rebuilt(class_named, header, arrays, 0, needed)
+    with exact_shapes():
+        return _rebuilt(class_named, header, arrays, 0, needed)
 
 
 def _rebuilt(
@@ -215,6 +268,7 @@ def _rebuilt(
     groups = _groups(arrays, ("fitted", "exact", "fit", "hyper", "parts"))
     for group in ("fitted", "exact", "fit"):
         _check_numbers(groups[group])
+    _check_sizes(header["hyper_parameters"], sum(array.size for array in arrays.values()))
     estimator = _rebuilt_settings(class_named, header, groups["hyper"], level)
     estimator.set_params(**(needed or {}))
     estimator._check_options()
@@ -224,6 +278,11 @@ def _rebuilt(
         estimator._set_parts(**parts)
     else:
         _require(not hasattr(estimator, "_set_parts"), "its parts are missing")
+    layout = header.get("layout")
+    _require((layout is not None) == hasattr(estimator, "_set_layout"), "its layout is missing or unknown")
+    if layout is not None:
+        _require(isinstance(layout, dict))
+        estimator._set_layout(**layout)
     estimator._set_fitted_arrays(**groups["fitted"])
     for name, array in groups["fitted"].items():
         _require(getattr(estimator, f"{name}_").shape == array.shape, f"{name} has shape {array.shape}")
@@ -243,6 +302,10 @@ def _rebuilt(
         known = hasattr(estimator, "_set_more")
         _require(known, f"its header has unknown entries: {sorted(more)}")
         estimator._set_more(**more)
+    if "rejection" in header:
+        rejection = header["rejection"]
+        _require(isinstance(rejection, dict) and hasattr(estimator, "_set_rejection"))
+        estimator._set_rejection(rejection)
     names = header["feature_names"]
     if names is not None:
         _require(isinstance(names, list) and all(isinstance(name, str) for name in names))
@@ -292,6 +355,7 @@ def _rebuilt_settings(class_named: ClassNamed, header: Any, arrays: Arrays, leve
     """The estimator, not fitted yet."""
     _require(level <= _MOST_LEVELS, f"it has estimators nested deeper than {_MOST_LEVELS} levels")
     plain, described = header["hyper_parameters"], header.get("hyper_estimators", {})
+    mappings = {name: _rebuilt_mapping(pairs) for name, pairs in header.get("hyper_mappings", {}).items()}
     _require(isinstance(plain, dict) and isinstance(described, dict))
     _require(not any(isinstance(value, dict) for value in plain.values()))
     _require(all(_are_sizes(value) for value in plain.values() if isinstance(value, list)))
@@ -312,7 +376,33 @@ def _rebuilt_settings(class_named: ClassNamed, header: Any, arrays: Arrays, leve
             estimators[name] = [rebuilt(one, own[str(i)]) for i, one in enumerate(its_header)]
         else:
             estimators[name] = rebuilt(its_header, inner[name])
-    return class_named(header["class"])(**plain, **given, **estimators)
+    return class_named(header["class"])(**plain, **given, **estimators, **mappings)
+
+
+def _rebuilt_mapping(pairs: Any) -> dict[Any, Any]:
+    _require(isinstance(pairs, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs))
+    _require(all(isinstance(key, (str, int)) for key, _ in pairs))
+    _require(_are_sizes([value for _, value in pairs], of_text=True))
+    return {key: value for key, value in pairs}
+
+
+def _check_sizes(hyper_parameters: Any, entries: int) -> None:
+    """Sizes of a fitted estimator are those of its arrays; larger ones would take memory for nothing."""
+    _require(isinstance(hyper_parameters, dict))
+    for name, value in hyper_parameters.items():
+        if name in _SIZES:
+            most = _largest_size(value)
+            _require(most <= entries, f"{name}={value!r} does not go with {entries} numbers"[:200])
+
+
+def _largest_size(value: Any) -> int:
+    """The largest size, or product of two that follow one another, in a size or in lists of sizes."""
+    if type(value) is int:
+        return value
+    if not isinstance(value, list):
+        return 0
+    flat = [_largest_size(one) for one in value]
+    return max([*flat, *(a * b for a, b in pairwise(flat) if a > 0 and b > 0)], default=0)
 
 
 def _set_history(estimator: Any, header: dict[str, Any], arrays: Arrays) -> None:

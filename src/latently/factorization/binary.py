@@ -42,6 +42,7 @@ from latently.estimators.messages import warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.randomness import as_generator, as_random_state
+from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import for_method, in_main_memory, rows_of
 from latently.estimators.starts import SHORT_RUN
 from latently.factorization.candidates import Candidates, WithCandidates
@@ -66,7 +67,9 @@ def _check_probability(name, array):
 
 
 @estimator
-class _BinaryFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, KernelEstimator):
+class _BinaryFactorization(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, Rejecting, KernelEstimator
+):
     """Everything but the noise; a concrete model implements `_noise`.
 
     Parameters

@@ -23,6 +23,7 @@ from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_random_state
 from latently.estimators.rows import for_method, in_main_memory, rows_over
+from latently.estimators.weights import weights_in_rows
 from latently.factorization import co_clustering_starts, starts
 
 _SHORT_RUN = 5  # sweeps of every start before the better ones continue
@@ -258,7 +259,7 @@ class CoClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeE
                     "X is sparse and contains NaN or infinity; missing entries are not supported in sparse "
                     "matrices, so use a dense array"
                 )
-            weight = None if sample_weight is None else check_weights(sample_weight, X.shape[0])
+            weight = None if sample_weight is None else np.asarray(weights_in_rows(sample_weight, X.shape[0]))
             return Data(X, weight=weight)
         return check_data(self, to_numpy(X) if is_torch(X) else X, sample_weight, reset=reset)
 

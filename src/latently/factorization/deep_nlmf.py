@@ -267,7 +267,7 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         y : array-like of shape (n_samples,), optional
             The class of each row; -1 for unlabelled rows. With labels every layer has a classifier.
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; an integer weight is equivalent to repeating the row.
+            Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
         Returns
         -------

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from latently.backend.hashing import row_hashes
 from latently.estimators.checks import LARGEST, check_weights
+from latently.estimators.weights import weights_in_rows
 
 
 class LinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -66,7 +67,7 @@ def distinct_rows(X, sample_weight):
 
     So a weight of two is equivalent to repeating a row, and random draws do not depend on the order of rows.
     """
-    weight = np.ones(len(X)) if sample_weight is None else check_weights(sample_weight, len(X))
+    weight = np.ones(len(X)) if sample_weight is None else np.asarray(weights_in_rows(sample_weight, len(X)))
     X, weight = X[weight > 0], weight[weight > 0]
     largest = np.abs(X).max()
     if not largest < LARGEST:

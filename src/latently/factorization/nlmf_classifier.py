@@ -21,7 +21,7 @@ from latently.estimators.checks import (
     check_number,
     check_weights,
 )
-from latently.estimators.classifier import DensityClassifier, check_threshold
+from latently.estimators.classifier import DensityClassifier
 from latently.estimators.labels import UNLABELLED
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, store
@@ -75,9 +75,6 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
     coef_init : array-like of shape (n_classes, n_components), optional
     intercept_init : array-like of shape (n_classes,), optional
         Starting values of the classifier.
-    reject_below : float, optional
-        `predict` rejects rows whose score, minus their cost, is below this value; see also
-        `calibrate_rejection`.
     {options}
 
     Attributes
@@ -92,7 +89,6 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
     history_parts_ : ndarray of shape (n_sweeps, 2)
         The same in two parts: of the rows with the penalties on sources and components, and of the classifier
         with that on coefficients; not saved.
-    reject_below_ : float
     {attributes}
 
     Examples
@@ -113,7 +109,6 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
     gamma: float = option(default=0.1, check=check_number, least=0)
     coef_init: Any = None
     intercept_init: Any = None
-    reject_below: float | None = option(default=None, check=check_threshold)
 
     least_classes = 2
 
@@ -151,15 +146,13 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
             The class of each row, as numbers or text; -1 for unlabelled rows, whose cross-entropy is left
             out. If y holds only two labels and one of them is -1, it is a class.
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; an integer weight is equivalent to repeating the row.
+            Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
         Returns
         -------
         self
         """
-        super().fit(X, y, sample_weight)
-        self._start_rejecting()
-        return self
+        return super().fit(X, y, sample_weight)
 
     def partial_fit(self, X, y=None, sample_weight=None, classes=None):
         """Update the model with a batch of rows.
@@ -183,8 +176,6 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
             super().partial_fit(X, y, sample_weight)
         finally:
             self.__dict__.pop("_declared", None)
-        if not hasattr(self, "reject_below_"):
-            self._start_rejecting()
         return self
 
     def _data(self, X, y=None, sample_weight=None, *, reset):
@@ -378,7 +369,6 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         if not hasattr(self, "classes_") or len(self.classes_) != np.shape(given["coef"])[0]:
             self._set_classes(None, np.shape(given["coef"])[0])
         super()._set_fitted_arrays(**given)
-        self._start_rejecting()
 
 
 @for_method("score_samples")

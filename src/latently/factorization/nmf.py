@@ -23,15 +23,18 @@ from latently.estimators.checks import (
     parameter,
 )
 from latently.estimators.data import check_data
+from latently.estimators.messages import warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, given_starts, store
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_over
+from latently.estimators.weights import weights_in_rows
 from latently.factorization import starts
 from latently.factorization.alternating import SweptFactorization
 from latently.factorization.linear import LinearFactorization
 from latently.factorization.sweeps import NonnegativeSweeps, place_of
 
+_LOST = 0.01  # share of the cost that rounding may be
 _LOSSES = {"frobenius": ("hals", "mu"), "kl": ("mu",)}
 
 
@@ -134,7 +137,7 @@ class NMF(LinearFactorization, SweptFactorization):
             and files are read block by block.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; an integer weight is equivalent to repeating the row.
+            Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
         Returns
         -------
@@ -151,6 +154,40 @@ class NMF(LinearFactorization, SweptFactorization):
         self.history_ = like(costs[1:], self.components_)
         loss = result.history[-1] - sweeps.penalties(result.params)
         self.reconstruction_err_ = float(np.sqrt(max(2.0 * loss, 0.0)))
+        self._warn_of_rounding(data, found, loss)
+
+    def _warn_of_rounding(self, data, found, loss):
+        """Warn of a cost that is lost in rounding, as that of rows far from zero that differ little is.
+
+        It is the difference of sums of the size of the squares of X; the sum over residuals is not, but is
+        another pass.
+        """
+        dtype = np.float32 if starts.is_single(data) else np.float64
+        precision = np.finfo(dtype).eps
+        resolved = 10.0 * precision**2 * found.square  # sums of squares of rounding errors of X
+        seen, total = to_numpy(found.seen), to_numpy(found.total)
+        if found.square - float(np.sum(total**2 / seen)) > 1e4 * precision * found.square:
+            return  # X varies as much as it is far from zero, nearly
+        size = abs(found.entropy) + float(total.sum()) if self.loss == "kl" else found.square
+        if loss > 1e3 * precision * size:
+            return
+        sweep = data.sweep(None, floats_per_row=4 * data.n_features, block_size=self.block_size)
+        if sweep.sum(starts.squares_about, like(found.mean(), self.components_)) <= resolved:
+            return  # all rows are alike
+        errors = to_numpy(in_main_memory(self._rows_of_data(data, _squared_errors, None)))
+        weight = data.field("weight")
+        left = 0.5 * float(errors.sum() if weight is None else to_numpy(weight) @ errors)
+        if left <= 0.4 * resolved:  # X is a product, up to rounding
+            return
+        if self.loss == "kl":
+            left /= found.largest
+        if _LOST * left < precision * size:
+            warn_user(
+                f"the cost of NMF is lost in rounding: what the components leave of X costs {left:.2g}, and "
+                f"its terms are of the size {size:.2g}, too large for {dtype.__name__}. X lies far from zero "
+                "compared with its spread, so neither history_ nor convergence tells much; subtract a "
+                "constant from the features, or use PCA or NLMF, which have an offset"
+            )
 
     def _normalised(self, components):
         """Components of unit length, unless penalties determine their scale."""
@@ -245,7 +282,7 @@ class NMF(LinearFactorization, SweptFactorization):
                 "X is sparse and contains NaN or infinity; missing entries are not supported in sparse "
                 "matrices, so use a dense array"
             )
-        weight = None if sample_weight is None else check_weights(sample_weight, X.shape[0])
+        weight = None if sample_weight is None else np.asarray(weights_in_rows(sample_weight, X.shape[0]))
         return Data(X, weight=weight)
 
     def _totals(self, data):
@@ -333,7 +370,9 @@ class NMF(LinearFactorization, SweptFactorization):
 
     def _rows_of(self, X, fn, out):
         check_is_fitted(self)
-        data = self._data(X, reset=False)
+        return self._rows_of_data(self._data(X, reset=False), fn, out)
+
+    def _rows_of_data(self, data, fn, out):
         r, D = self.components_.shape
         loss = self._loss(D, "hals")
         floats = _floats_per_row(loss, data, r, _may_be_missing(data))

@@ -39,7 +39,7 @@ class PCA(LinearFactorization, Estimator):
         The axes, of unit length, in descending order of variance.
     mean_ : ndarray of shape (n_features,)
     explained_variance_ : ndarray of shape (n_components,)
-        Variance of the rows along each axis, with divisor n_samples - 1 (total weight - 1).
+        Variance of the rows along each axis, with divisor n_samples - 1 (total weight in rows - 1).
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
@@ -64,7 +64,7 @@ class PCA(LinearFactorization, Estimator):
         X : array-like of shape (n_samples, n_features)
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; an integer weight is equivalent to repeating the row.
+            Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
         Returns
         -------

@@ -79,7 +79,7 @@ class VectorQuantizer(LinearFactorization, Estimator):
         X : array-like of shape (n_samples, n_features)
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; an integer weight is equivalent to repeating the row.
+            Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
         Returns
         -------

@@ -80,6 +80,16 @@ def check_extent(model, lowest, largest, seen, *, positive, single=False):
         raise ValueError(f"feature {np.argmin(seen)} of X is missing (NaN) in every row; drop it")
 
 
+def squares_about(mean, block):
+    """Weighted sum of the squares of the observed entries about the means (D,) of their features."""
+    X = rows_of(block)
+    xp = namespace(mean)
+    X = double(like(X.toarray(), mean) if is_sparse(X) else X) - mean
+    if block.observed is not None:
+        X = xp.where(block.observed, X, 0.0)
+    return float(xp.sum(weighted(X.T**2, block.weight)))
+
+
 def _cure(model):
     if hasattr(model, "constraint"):
         return 'constraint="unconstrained"'

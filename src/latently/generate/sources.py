@@ -15,16 +15,19 @@ import numpy as np
 from sklearn.base import DensityMixin, clone
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
+from latently.core.data import Data
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_flag, check_integer, check_weights
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator
 from latently.estimators.randomness import as_generator, draw_from
+from latently.estimators.rejection import Rejecting, remember_rows
 from latently.estimators.rows import in_main_memory
+from latently.estimators.weights import weights_in_rows
 
 
 @estimator
-class SourceDensity(DensityMixin, Estimator):
+class SourceDensity(DensityMixin, Rejecting, Estimator):
     """Factorisation x = A s + b with a density of the sources s.
 
     Parameters
@@ -35,6 +38,7 @@ class SourceDensity(DensityMixin, Estimator):
     density : estimator
         Provides p(s). Anything with `fit` and `score_samples`, and `sample` to draw rows: the models of
         `latently.mixture`, scikit-learn's `GaussianMixture` and `KernelDensity`.
+    {options}
 
     Attributes
     ----------
@@ -44,6 +48,7 @@ class SourceDensity(DensityMixin, Estimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
+    {attributes}
 
     Examples
     --------
@@ -86,14 +91,16 @@ class SourceDensity(DensityMixin, Estimator):
                 S = np.asarray(factorizer.fit_transform(X))
                 density.fit(S)
             else:
-                weight = check_weights(sample_weight, len(X))
+                weight = weights_in_rows(sample_weight, len(X))
                 S = np.asarray(factorizer.fit(X, sample_weight=weight).transform(X))
                 density.fit(S, sample_weight=weight)
             check_decodes(factorizer)
             self.factorizer_, self.density_ = factorizer, density
+            remember_rows(self, Data(X, weight=None if sample_weight is None else weight))
         return self
 
     def _check_options(self):
+        super()._check_options()
         check_factorizer(self.factorizer)
         can = all(hasattr(self.density, method) for method in ("fit", "score_samples", "get_params"))
         if not can or isinstance(self.density, type):

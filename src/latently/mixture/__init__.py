@@ -4,6 +4,16 @@ from latently.mixture.factor import PPCA, FactorAnalysis
 from latently.mixture.gaussian import GaussianMixture
 from latently.mixture.mcfa import MCFA
 from latently.mixture.mfa import MFA, MPPCA
+from latently.mixture.mixed import MixedMixture
 from latently.mixture.nested import NestedMixture
 
-__all__ = ["MCFA", "MFA", "MPPCA", "PPCA", "FactorAnalysis", "GaussianMixture", "NestedMixture"]
+__all__ = [
+    "MCFA",
+    "MFA",
+    "MPPCA",
+    "PPCA",
+    "FactorAnalysis",
+    "GaussianMixture",
+    "MixedMixture",
+    "NestedMixture",
+]

@@ -43,6 +43,7 @@ from latently.estimators.options import estimator, option
 from latently.estimators.parameters import store
 from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
+from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import for_method, in_main_memory, rows_of
 from latently.estimators.starts import SEARCH_TOL, sample_size
 from latently.mixture import starts
@@ -51,12 +52,13 @@ from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
 from latently.mixture.structure import Structure
 
 _TINY_FLOOR = 1e-4  # largest noise_floor at which components should not end
+_EXACT = 1e-3  # largest difference of what exact parameters show, relative to the largest entry
 _MANY = 4  # runs that share passes, from which on more starts are tried
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
 @estimator
-class MixtureEstimator(DensityMixin, IterativeEstimator):
+class MixtureEstimator(DensityMixin, Rejecting, IterativeEstimator):
     """Options shared by all mixtures; a concrete model implements `_structure`.
 
     Parameters
@@ -128,7 +130,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             Known components: the component of each row, -1 if unknown; or True for every component that a row
             may come from.
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; an integer weight is equivalent to repeating the row.
+            Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
         Returns
         -------
@@ -269,7 +271,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             return start, False
         here = problem.in_main_memory()
         sample, means = here.sample(), structure.start_means(given)
-        found = starts.Starts(
+        found = self._starts(
             here.kernel,
             structure.n_components,
             self.init,
@@ -302,6 +304,8 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             n_near,
             n_vain=search.effort.in_vain if self.n_init == "auto" else None,
         )
+
+    _starts = starts.Starts  # how rows are partitioned for starts
 
     @staticmethod
     def _on_device(problem, sample):
@@ -370,7 +374,12 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _set_exact_arrays(self, **given):
         structure, fitted = self._structure(), self._fitted_arrays()
-        self._exact = fitted, structure.with_exact(structure.to_kernel(fitted), given)
+        params = structure.with_exact(structure.to_kernel(fitted), given)
+        for name, array in structure.from_kernel(params).items():
+            size = np.max(np.abs(fitted[name]), initial=0.0)
+            if not np.all(np.abs(array - fitted[name]) <= _EXACT * size):
+                raise ValueError(f"the exact parameters are not those that {name} shows")
+        self._exact = fitted, params
 
     def to(self, device):
         moved = super().to(device)

@@ -7,6 +7,7 @@ from latently.plots.latent import LatentDisplay
 from latently.plots.likelihood import LikelihoodDisplay
 from latently.plots.loadings import LoadingsDisplay
 from latently.plots.principal_axes import PrincipalAxesDisplay
+from latently.plots.rejection import RejectionDisplay
 from latently.plots.responsibilities import ResponsibilitiesDisplay
 from latently.plots.sources import SourcesDisplay
 
@@ -18,6 +19,7 @@ __all__ = [
     "LikelihoodDisplay",
     "LoadingsDisplay",
     "PrincipalAxesDisplay",
+    "RejectionDisplay",
     "ResponsibilitiesDisplay",
     "SourcesDisplay",
     "image_grid",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from latently.metrics import conformal_threshold
 from latently.plots._style import axes_for, colours, opened
 
 _BINS = 50
@@ -42,7 +43,7 @@ class LikelihoodDisplay:
     >>> known, other = X[y != 2], X[y == 2]
     >>> model = MFA(n_components=2, n_factors=2, random_state=0).fit(known[::2])
     >>> rows = {"known": known[1::2], "another cultivar": other}
-    >>> display = LikelihoodDisplay.from_estimator(model, rows, acceptance_rate=0.95)
+    >>> display = LikelihoodDisplay.from_estimator(model, rows, acceptance=0.95)
     >>> display.accepted["known"] >= 0.95 and display.accepted["another cultivar"] < 0.5
     True
     >>> display.plot().figure_.savefig("log-densities.png")
@@ -59,7 +60,7 @@ class LikelihoodDisplay:
         }
 
     @classmethod
-    def from_estimator(cls, model, X, *, acceptance_rate=None):
+    def from_estimator(cls, model, X, *, acceptance=None):
         """Compute the log densities of rows with a fitted model.
 
         Parameters
@@ -68,10 +69,10 @@ class LikelihoodDisplay:
             With `score_samples`.
         X : array-like of shape (n_samples, n_features), or dict of str to such
             The rows, or several sets of rows by name, drawn in one plot.
-        acceptance_rate : float, optional
-            Use the threshold that accepts this fraction of the rows, of the first set if there are several.
-            These should be held-out rows. By default the threshold is `reject_below_` if the model is a
-            classifier that rejects, otherwise there is none.
+        acceptance : float, optional
+            Use the threshold that accepts new rows with this probability, by `conformal_threshold` of the
+            rows, of the first set if there are several. These should be held-out rows. By default the
+            threshold is `reject_below_` of the model, if it is one number.
 
         Returns
         -------
@@ -81,12 +82,10 @@ class LikelihoodDisplay:
         if not sets:
             raise ValueError("X must contain at least one set of rows")
         scores = {name: np.asarray(model.score_samples(rows)) for name, rows in sets.items()}
-        if acceptance_rate is None:
-            return cls(scores, threshold=getattr(opened(model)[0], "reject_below_", -np.inf))
-        if not 0 < acceptance_rate <= 1:
-            raise ValueError(f"acceptance_rate must be greater than 0 and at most 1, not {acceptance_rate!r}")
-        first = np.sort(next(iter(scores.values())))
-        return cls(scores, threshold=first[int((1 - acceptance_rate) * len(first) + 1e-9)])
+        if acceptance is None:
+            below = getattr(opened(model)[0], "reject_below_", -np.inf)
+            return cls(scores, threshold=below if np.ndim(below) == 0 else -np.inf)
+        return cls(scores, threshold=conformal_threshold(next(iter(scores.values())), acceptance))
 
     def plot(self, ax=None):
         """Draw the plot.

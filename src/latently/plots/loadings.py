@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib import pyplot as plt
-from matplotlib.colors import Normalize
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 
 from latently.plots._style import opened, readable_on
 
-_DIVERGING = "RdBu_r"  # distinguishable for colour-blind readers
+# blue is positive and orange negative, as in reports; colour-blind readers can tell them apart
+SIGNED = LinearSegmentedColormap.from_list("signed", ["#cd5500", "#ffffff", "#005aa0"])
 _MOST_NAMES = 40  # up to this number, every feature is labelled
 _MOST_NUMBERS = 100  # up to this number of cells, values are written in the heat map
 _WIDEST = 11.0  # inches
@@ -111,7 +111,7 @@ class LoadingsDisplay:
         n_features = len(self.feature_names)
         every = -(-n_features // _MOST_NAMES)
         for axis, loadings, title in zip(axes, self.loadings, self.titles, strict=True):
-            image = axis.imshow(loadings, norm=norm, cmap=_DIVERGING, aspect="auto", interpolation="nearest")
+            image = axis.imshow(loadings, norm=norm, cmap=SIGNED, aspect="auto", interpolation="nearest")
             axis.set_xticks(range(len(self.factor_names)), self.factor_names)
             axis.set_yticks(range(0, n_features, every), self.feature_names[::every])
             axis.set_xlabel("factor")
@@ -120,7 +120,7 @@ class LoadingsDisplay:
             axis.spines[:].set_visible(False)
             if loadings.size <= _MOST_NUMBERS:
                 for (i, j), value in np.ndenumerate(loadings):
-                    colour = readable_on(colormaps[_DIVERGING](norm(value)))
+                    colour = readable_on(SIGNED(norm(value)))
                     axis.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=8, color=colour)
         bar = self.figure_.colorbar(image, ax=axes, pad=0.02)
         bar.outline.set_visible(False)

@@ -8,6 +8,7 @@ from numbers import Integral
 
 import numpy as np
 
+from latently.report._commands import in_shell
 from latently.report._parts import count, percent
 
 _SMALL = 0.02  # fraction of rows below which a component is small
@@ -22,6 +23,7 @@ class Step:
     title: str
     text: str
     code: str = ""
+    kind: str = ""  # by which `in_shell` knows its command
 
 
 def next_steps(facts, grid):
@@ -37,7 +39,11 @@ def next_steps(facts, grid):
         no_search(facts, grid),
         keep(facts),
     ]
-    return [step for step in found if step is not None]
+    steps = [step for step in found if step is not None]
+    if facts.command_line is None:
+        return steps
+    around = {} if grid is None else {name: _around(facts, grid, name) for name in grid.values}
+    return [in_shell(step, facts, around or _neighbours(facts)) for step in steps]
 
 
 def not_converged(facts):
@@ -48,6 +54,7 @@ def not_converged(facts):
         "Continue the fit",
         f"The fit stopped after {model.n_iter_} iterations and has not converged. Continue it:",
         f"model.set_params(max_iter={10 * max(model.n_iter_, 100)}, warm_start=True).fit({_data(facts)})",
+        "converge",
     )
 
 
@@ -67,6 +74,7 @@ def edge_of_grid(facts, grid):
         "Extend the search",
         f"The best model is at the boundary of the grid in {named}, so a better one may be outside of it:",
         f"select({_call(facts, without=around)}, X, {around})",
+        "search",
     )
 
 
@@ -102,6 +110,7 @@ def too_many_parameters(facts):
         f"The model has {m} free parameters for {cells} observed entries, so it may overfit. Compare the "
         "mean log density of held-out rows with the one above:",
         f"{_call(facts)}.fit({half}).score_samples(X[1::2]).mean()",
+        "held out",
     )
 
 
@@ -123,6 +132,7 @@ def small_components(facts):
         f"X[model.predict(X) == {first}]\nmodel.set_params(n_init=50, random_state=1).fit(X)"
         if not facts.is_classifier
         else f"X[model.predict_component(X) == {first}]",
+        "small",
     )
 
 
@@ -130,7 +140,7 @@ def unusual_rows(facts):
     unusual = facts.unusual
     if unusual is None or unusual.threshold is None:
         return None
-    if unusual.n_below < max(1, _FAR_MORE * unusual.n_expected):
+    if unusual.given or unusual.n_below < max(1, _FAR_MORE * unusual.n_expected):
         return None
     return Step(
         "Check the unusual rows",
@@ -138,6 +148,7 @@ def unusual_rows(facts):
         f"of the log density of samples from the model; about {unusual.n_expected:.1f} would be expected. "
         "They may be measurement errors, or a cluster without a component:",
         f"X[model.score_samples(X) < {unusual.threshold:.4g}]",
+        "unusual",
     )
 
 
@@ -153,6 +164,7 @@ def missing_cells(facts):
         "Impute the missing entries",
         f"{count(total)} entries are missing. Impute them by their conditional expectation{more}:",
         code or "imputed = model.impute(X)",
+        "impute",
     )
 
 
@@ -170,6 +182,7 @@ def doubtful_rows(facts):
         "separated components:",
         f"model.predict_proba(X)\nselect({_call(facts, without=['n_components'])}, X, {{'n_components': "
         f"{list(range(1, len(groups.names) + 1))[-6:]}}}, criterion='icl')",
+        "overlap",
     )
 
 
@@ -187,18 +200,25 @@ def no_search(facts, grid):
         or not hasattr(facts.model, "bic")
     ):
         return None
-    most = {"n_components": len(facts.X), "n_factors": facts.X.shape[1]}
-    tried = {
-        name: [v for v in range(_now(facts, name) - 1, _now(facts, name) + 3) if 1 <= v <= most[name]]
-        for name in sizes
-    }
+    tried = _neighbours(facts)
     return Step(
         "Compare other model sizes",
         f"The size of {' and '.join(_words(facts, name) for name in sizes)} has not been "
         "compared with others. Compare neighbouring sizes by BIC, and pass the result to the report:",
         f"found = select({_call(facts, without=tried)}, X, {tried})\n"
         'write_report("report.html", found.best_, X, selection=found)',
+        "search",
     )
+
+
+def _neighbours(facts):
+    """Sizes beside those of the model, by parameter."""
+    most = {"n_components": len(facts.X), "n_factors": facts.X.shape[1]}
+    return {
+        name: [v for v in range(_now(facts, name) - 1, _now(facts, name) + 3) if 1 <= v <= most[name]]
+        for name in most
+        if isinstance(getattr(facts.model, name, None), Integral)
+    }
 
 
 def _now(facts, name):
@@ -219,6 +239,7 @@ def keep(facts):
         "The file contains numbers and text only, no code.",
         'model.save("model.latently")\nmodel = latently.load("model.latently")'
         + "".join(f"\nmodel.{use}(new_rows)" for use in uses[:1]),
+        "keep",
     )
 
 

@@ -9,7 +9,7 @@ import inspect
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -67,13 +67,15 @@ class Unusual:
     """Rows by log density, least probable first."""
 
     rows: np.ndarray  # all comparable rows
-    threshold: float | None  # exceeded by all but one in a thousand rows sampled from the model
+    threshold: float | None  # rows below it are unusual
+    given: bool  # whether the threshold was given; if not, one in a thousand rows of the model is below it
     n_below: int
     n_left_out: int  # rows with missing entries, whose densities are of other sets of features
 
     @property
     def n_expected(self):
-        return _RARE * len(self.rows)
+        """Number of rows below the threshold if the model were true; None if that is not known."""
+        return None if self.given else _RARE * len(self.rows)
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,22 @@ class Loadings:
 class Facts:
     """A model, rows, and derived results. Expensive results are cached."""
 
-    def __init__(self, model, X, *, feature_names, labels, row_names, image_shape, units=None):
+    def __init__(
+        self,
+        model,
+        X,
+        *,
+        feature_names=None,
+        labels=None,
+        row_names=None,
+        image_shape=None,
+        units=None,
+        row_numbers=None,
+        n_rows=None,
+        threshold=None,
+        command_line=None,
+    ):
+        self.command_line = command_line
         self.X = checked_rows(model, X)
         self.offset, self.scale = checked_units(units, self.X.shape[1])
         self.model = model.to("numpy") if hasattr(model, "to") else model
@@ -101,9 +118,12 @@ class Facts:
         self.image_shape = checked_image_shape(image_shape, D)
         own_names = getattr(model, "feature_names_in_", None)
         if feature_names is None:
-            feature_names = own_names if own_names is not None else [f"feature {j}" for j in range(D)]
+            feature_names = own_names if own_names is not None else [f"feature {j}" for j in range(1, D + 1)]
         self.feature_names = checked_names("feature_names", feature_names, D)
         self.row_names = None if row_names is None else checked_names("row_names", row_names, n)
+        self.row_numbers = checked_numbers(row_numbers, n)
+        self.n_rows = checked_total(n_rows, self.row_numbers)
+        self.threshold = checked_threshold(threshold)
         self.classes = None if labels is None else labelled(labels, n, getattr(model, "classes_", None))
 
     def asked(self, method, some=slice(None)):
@@ -147,7 +167,8 @@ class Facts:
         return bool(getattr(self.model, "converged_", True)) or not getattr(self.model, "n_iter_", 0)
 
     def row_name(self, i):
-        return f"row {i}" if self.row_names is None else self.row_names[i]
+        """Name of the row at this position: that of the file, or its number there."""
+        return f"row {self.row_numbers[i]}" if self.row_names is None else self.row_names[i]
 
     # -- the data -----------------------------------------------------------------------------------
 
@@ -283,8 +304,13 @@ class Facts:
 
     @cached_property
     def scores(self):
-        """(n,) log densities, or a lower bound if they are not available; None if there is neither."""
-        return self._scored[1]
+        """(n,) log densities in the original units, or a lower bound; None if there is neither."""
+        _, found = self._scored
+        return None if found is None else found - self._log_volume(self.X)
+
+    def _log_volume(self, X):
+        """(n,) log density in the units of the model minus that in the original units."""
+        return ~np.isnan(X) @ np.log(self.scale)
 
     @cached_property
     def _scored(self):
@@ -301,22 +327,23 @@ class Facts:
     def unusual(self):
         if self.scores is None:
             return None
-        comparable = (
-            self.complete
-            if 2 * np.count_nonzero(self.complete) >= len(self.X)
-            else np.full(len(self.X), True)
-        )
+        given = self.threshold is not None and self.score_name == "log density"
+        mostly_complete = 2 * np.count_nonzero(self.complete) >= len(self.X)
+        comparable = self.complete if mostly_complete and not given else np.full(len(self.X), True)
         rows = np.flatnonzero(comparable)
         rows = rows[np.argsort(self.scores[rows], kind="stable")]
-        threshold = self._rare_score() if np.array_equal(comparable, self.complete) else None
+        threshold = self.threshold if given else None
+        if not given and np.array_equal(comparable, self.complete):
+            threshold = self._rare_score()
         n_below = 0 if threshold is None else int(np.count_nonzero(self.scores[rows] < threshold))
-        return Unusual(rows, threshold, n_below, len(self.X) - len(rows))
+        return Unusual(rows, threshold, given, n_below, len(self.X) - len(rows))
 
     def _rare_score(self):
         if not hasattr(self.model, "sample") or self.score_name != "log density":
             return None
         n_drawn = int(np.clip(2 * 10**7 // self.X.shape[1], 1000, _DRAWN))
-        return float(np.quantile(self._asked("score_samples", self.drawn(n_drawn)), _RARE))
+        drawn = self.drawn(n_drawn)
+        return float(np.quantile(self._asked("score_samples", drawn) - self._log_volume(drawn), _RARE))
 
     # -- factors ------------------------------------------------------------------------------------
 
@@ -467,6 +494,31 @@ def checked_names(name, names, n):
     if len(names) != n:
         raise ValueError(f"{name} must have {n} names, not {len(names)}")
     return names
+
+
+def checked_numbers(numbers, n):
+    """The numbers of the rows in their file, from 1."""
+    if numbers is None:
+        return np.arange(1, n + 1)
+    found = np.asarray(numbers)
+    if found.shape != (n,) or found.dtype.kind not in "iu" or found.min() < 1 or len(np.unique(found)) < n:
+        raise ValueError(f"row_numbers must be {n} different integers of at least 1")
+    return found.astype(np.int64)
+
+
+def checked_total(n_rows, numbers):
+    """The number of rows of the file that X was drawn from."""
+    if n_rows is None:
+        return max(len(numbers), int(numbers.max()))
+    if not isinstance(n_rows, Integral) or n_rows < numbers.max():
+        raise ValueError(f"n_rows must be an integer of at least {numbers.max()}, not {n_rows!r}")
+    return int(n_rows)
+
+
+def checked_threshold(threshold):
+    if threshold is not None and (not isinstance(threshold, Real) or not np.isfinite(float(threshold))):
+        raise ValueError(f"threshold must be a finite log density, not {threshold!r}")
+    return None if threshold is None else float(threshold)
 
 
 def checked_units(units, D):

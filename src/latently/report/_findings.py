@@ -22,7 +22,8 @@ from latently.report._parts import (
     signed,
     table,
 )
-from latently.report._points import MOST_POINTS, axes_of, points
+from latently.report._points import axes_of, points
+from latently.report._still import still
 
 _MOST_COMPONENTS = 6  # components whose loadings are shown
 _MOST_UNUSUAL = 12
@@ -55,11 +56,11 @@ def scatter(facts):
         text += (
             f"Of the {plural(facts.factor_noun)}, these two separate the {plural(facts.groups.noun)} best. "
         )
-    if len(rows) < len(facts.X):
+    if len(rows) < facts.n_rows:
         text += (
-            f"Of {count(len(facts.X))} rows {count(MOST_POINTS)} are drawn, including the most unusual ones. "
+            f"Of {count(facts.n_rows)} rows {count(len(rows))} are drawn, including the most unusual ones. "
         )
-    needs = "The plot needs a browser with JavaScript; the table below lists the positions of the groups."
+    needs = "Without JavaScript, the picture stands still."
     hint = "Click a group to isolate it. Drag to pan; Ctrl and the mouse wheel, or + and −, to zoom."
     body = [
         element("p", text),
@@ -71,6 +72,7 @@ def scatter(facts):
             element("div", id="scale", hidden=True),
             element("div", id="legend", role="group", aria_label="Show one group only"),
             element("p", id="told", role="status", aria_live="polite"),
+            still(facts, rows, [axes[i] for i in first]),
             element("figcaption", hint),
             id="scatter-figure",
         ),
@@ -342,7 +344,7 @@ def loading_maps(facts, found):
             f"loadings{i}",
             values[chosen],
             [facts.feature_names[j] for j in chosen],
-            range(values.shape[1]),
+            range(1, values.shape[1] + 1),
             title=name,
             described=f"Lines are features, columns {plural(found.noun)}.",
             row_axis="feature",
@@ -450,7 +452,12 @@ def unusual(facts):
     if found is None or len(found.rows) < 2 or not np.isfinite(facts.scores[found.rows]).any():
         return None
     text = f"The {facts.score_name} of a row measures how well it agrees with the model. "
-    if found.threshold is not None:
+    if found.given:
+        text += (
+            f"Rows below {number(found.threshold)}, the threshold of `latently score`, are unusual: "
+            f"{count(found.n_below)} of {several(len(found.rows), 'row')}. "
+        )
+    elif found.threshold is not None:
         text += (
             f"Of rows sampled from the model, one in a thousand is below {number(found.threshold)}. Of the "
             f"{count(len(found.rows))} rows, {count(found.n_below)} "
@@ -470,7 +477,7 @@ def unusual(facts):
         facts.scores[found.rows],
         name=facts.score_name,
         threshold=found.threshold,
-        threshold_name="one in a thousand",
+        threshold_name="threshold" if found.given else "one in a thousand",
     )
     parts = [element("p", text), figure(chart, f"Rows by {facts.score_name}")]
     shown = found.rows[:_MOST_UNUSUAL]

@@ -27,7 +27,7 @@ def join(parts, between=""):
 
 
 _EMPTY = {"meta", "input", "img", "br"}
-_SHAPES = {"rect", "line", "path", "circle", "use"}
+_SHAPES = {"rect", "line", "path", "circle", "use", "image"}
 
 
 def element(tag, *children, **attributes):

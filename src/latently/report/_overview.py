@@ -60,7 +60,7 @@ def glance(facts):
     n, D = facts.X.shape
     missing = int(facts.missing.sum())
     cells = [
-        ("rows", count(n)),
+        ("rows", count(n) if n == facts.n_rows else f"{count(n)} of {count(facts.n_rows)}"),
         ("features", count(D)),
         ("missing entries", percent(missing / facts.X.size) if missing else "none"),
     ]
@@ -81,6 +81,8 @@ def data(facts, data_summary):
     n, D = facts.X.shape
     missing = int(facts.missing.sum())
     text = f"{several(n, 'row').capitalize()} of {several(D, 'feature')}. "
+    if n < facts.n_rows:
+        text = f"{count(n)} rows, drawn at random from {count(facts.n_rows)}, of {several(D, 'feature')}. "
     if missing:
         text += (
             f"{count(missing)} entries ({percent(missing / facts.X.size)}) are missing, in "
@@ -206,7 +208,8 @@ def numbers_of(facts):
     if not facts.is_classifier and facts.scores is not None and facts.score_name == "log density":
         for criterion in OF_ALL_ROWS:
             if hasattr(m, criterion.name):
-                yield f"{criterion.label} ({criterion.direction})", number(facts.asked(criterion.name))
+                of = ", of standardised features" if facts.in_other_units else ""
+                yield f"{criterion.label} ({criterion.direction}{of})", number(facts.asked(criterion.name))
     if getattr(m, "n_iter_", 0):
         yield "iterations of the fit", f"{count(m.n_iter_)}, {'' if facts.converged else 'not '}converged"
     if facts.share_predicted_right is not None:
@@ -219,7 +222,7 @@ def numbers_of(facts):
 # -- the search -----------------------------------------------------------------------------------------
 
 
-def selection(grid):
+def selection(facts, grid):
     if grid is None:
         return None
     best, label = grid.table.iloc[0], grid.criterion.label
@@ -228,6 +231,8 @@ def selection(grid):
         f"{count(len(grid.table))} models were fitted and compared by {label} ({grid.criterion.direction}). "
         f"The best has {chosen}."
     )
+    if facts.in_other_units:
+        text += " Here densities are those of standardised features."
     if grid.at_edge:
         text += f" It is at the boundary of the grid in {' and '.join(map(words, grid.at_edge))}."
     parts = [element("p", text)]
@@ -292,7 +297,8 @@ def convergence(facts):
         if facts.converged
         else f"The fit was stopped after {steps}, before it converged."
     )
-    text += f" The {objective} changed from {' to '.join(charts.apart(history[0], history[-1]))}."
+    of = ", of standardised features," if facts.in_other_units else ""
+    text += f" The {objective}{of} changed from {' to '.join(charts.apart(history[0], history[-1]))}."
     body = [element("p", text)]
     if len(history) > 2:
         caption = f"Left: the {objective} at every iteration. Right: its distance to the final value."

@@ -57,6 +57,10 @@ def report(
     title=None,
     data_summary=None,
     units=None,
+    row_numbers=None,
+    n_rows=None,
+    threshold=None,
+    command_line=None,
 ):
     """Create a report on a fitted model and rows.
 
@@ -72,7 +76,7 @@ def report(
     labels : array-like of shape (n_samples,), optional
         Classes of the rows, for comparison with the model; None, NaN or empty if unknown.
     row_names : sequence of str, optional
-        By default rows are numbered from 0.
+        By default rows are named by their numbers.
     selection : Selection or DataFrame, optional
         The result of `latently.selection.select` that led to the model, or its `table_`.
     image_shape : tuple of int, optional
@@ -81,7 +85,17 @@ def report(
     data_summary : dict, optional
         More information about the data, as names and plain values, such as the file name.
     units : pair of array-likes of shape (n_features,), optional
-        Offset and scale, if features were standardised: values are shown as x * scale + offset.
+        Offset and scale, if features were standardised: values are shown as x * scale + offset, and log
+        densities are of these.
+    row_numbers : array-like of int of shape (n_samples,), optional
+        Numbers of the rows in the user's file; by default from 1.
+    n_rows : int, optional
+        Number of rows of the file, if X was drawn from it.
+    threshold : float, optional
+        Log density below which a row is unusual, as in `latently score`; by default one in a thousand rows
+        sampled from the model is below it.
+    command_line : CommandLine, optional
+        Where the command line has the model and its rows; next steps are then shell commands.
 
     Returns
     -------
@@ -110,6 +124,10 @@ def report(
         row_names=row_names,
         image_shape=image_shape,
         units=units,
+        row_numbers=row_numbers,
+        n_rows=n_rows,
+        threshold=threshold,
+        command_line=command_line,
     )
     grid = grid_of(selection)
     if title is None:
@@ -131,6 +149,10 @@ def write_report(
     title=None,
     data_summary=None,
     units=None,
+    row_numbers=None,
+    n_rows=None,
+    threshold=None,
+    command_line=None,
 ):
     """Write a report on a fitted model and rows to an HTML file.
 
@@ -138,7 +160,8 @@ def write_report(
     ----------
     path : str or path-like
         File to write; an existing file is replaced atomically.
-    model, X, feature_names, labels, row_names, selection, image_shape, title, data_summary, units
+    model, X, feature_names, labels, row_names, selection, image_shape, title, data_summary, units, \
+    row_numbers, n_rows, threshold, command_line
         As for `report`.
 
     Returns
@@ -167,6 +190,10 @@ def write_report(
         title=title,
         data_summary=data_summary,
         units=units,
+        row_numbers=row_numbers,
+        n_rows=n_rows,
+        threshold=threshold,
+        command_line=command_line,
     )
     return made.save(path)
 
@@ -214,8 +241,8 @@ def _page(title, facts, grid, shown):
             "footer",
             element(
                 "p",
-                f"Written by latently {_version()}. Rows, components and factors are numbered from 0, as in "
-                "Python. This page is self-contained: it loads nothing and sends nothing.",
+                f"Written by latently {_version()}. Rows and factors are numbered from 1, components from 0, "
+                "as by the command line. This page is self-contained: it loads nothing and sends nothing.",
             ),
         ),
         Markup(f"<script>{script}</script>"),

@@ -33,11 +33,13 @@ def points(facts):
     if facts.groups is not None and facts.groups.probabilities is not None:
         certain = column("certainty", np.max(facts.groups.probabilities[rows], axis=1), 1, limits=(0.0, 1.0))
     whole = len(features) == facts.X.shape[1]
+    numbers = facts.row_numbers[rows]
+    consecutive = np.array_equal(numbers, np.arange(1, len(rows) + 1))
     return {
         "count": len(rows),
         "marks": MARKS,
         "names": names,
-        "rows": None if len(rows) == len(facts.X) else encoded(rows.astype("<u4")),
+        "rows": None if consecutive else encoded(numbers.astype("<u4")),
         "axes": [column(name, values_of[rows], 2) for name, values_of in axes],
         "first": first,
         "groups": [
@@ -68,12 +70,12 @@ def axes_of(facts, n_points):
     """Names and values of the available axes, and the indices of the initial two."""
     order = telling_factors(facts)[: 2 if n_points > _MANY else 8]
     factors = sorted(order)
-    found = [(f"{facts.factor_noun} {j}", facts.factors[:, j]) for j in factors]
-    found += [(f"principal axis {j}", values) for j, values in enumerate(facts.principal.T)]
+    found = [(f"{facts.factor_noun} {j + 1}", facts.factors[:, j]) for j in factors]
+    found += [(f"principal axis {j}", values) for j, values in enumerate(facts.principal.T, 1)]
     if len(found) < 2 and facts.scores is not None:
         found.append((facts.score_name, np.maximum(facts.scores, _lowest(facts.scores))))
     if len(found) < 2:
-        found.append(("row", np.arange(len(facts.X), dtype=float)))
+        found.append(("row", facts.row_numbers.astype(float)))
     if len(factors) >= 2 and not facts.each_has_its_own_factors:
         return found, sorted(factors.index(j) for j in order[:2])
     begin = min(len(factors), len(found) - 2)

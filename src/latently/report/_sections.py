@@ -14,7 +14,7 @@ def sections(facts, grid, data_summary):
     found = [
         overview.data(facts, data_summary),
         overview.model(facts),
-        overview.selection(grid),
+        overview.selection(facts, grid),
         overview.convergence(facts),
         findings.scatter(facts),
         findings.components(facts),

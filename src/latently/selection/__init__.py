@@ -1,4 +1,4 @@
-"""Model selection: numbers of components and factors, noise structures, by a criterion; imputation."""
+"""Model selection: numbers of components and factors, noise structures; imputation; outlier detection."""
 
 from __future__ import annotations
 
@@ -9,12 +9,27 @@ from latently.selection.criteria import CRITERIA, Criterion
 
 if TYPE_CHECKING:
     from latently.selection.imputer import Imputer
+    from latently.selection.outliers import OutlierDetector, as_outlier_detector
     from latently.selection.result import Selection
     from latently.selection.search import select
 
-__all__ = ["CRITERIA", "Criterion", "Imputer", "Selection", "select"]
+__all__ = [
+    "CRITERIA",
+    "Criterion",
+    "Imputer",
+    "OutlierDetector",
+    "Selection",
+    "as_outlier_detector",
+    "select",
+]
 
-_HOMES = {"Imputer": "imputer", "Selection": "result", "select": "search"}
+_HOMES = {
+    "Imputer": "imputer",
+    "OutlierDetector": "outliers",
+    "Selection": "result",
+    "as_outlier_detector": "outliers",
+    "select": "search",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -31,13 +31,13 @@ from latently.estimators.checks import (
     check_flag,
     check_integer,
     check_seed,
-    check_weights,
 )
 from latently.estimators.criteria import information_criteria
 from latently.estimators.data import is_dask
 from latently.estimators.labels import UNLABELLED, class_labels
 from latently.estimators.messages import DegenerateWarning
 from latently.estimators.randomness import as_random_state
+from latently.estimators.weights import weights_in_rows
 from latently.selection.criteria import CRITERIA, DEFAULT, OF_ALL_ROWS, listed
 from latently.selection.nesting import is_nested, start_from
 from latently.selection.result import Selection, cell_name
@@ -136,7 +136,7 @@ def select(
     y = _checked_labels(kind, estimator, y, X)
     parts = [None, *_held_out_parts(kind, cv, X, seed, y)]
     if sample_weight is not None:
-        sample_weight = check_weights(sample_weight, _row_count(X))
+        sample_weight = weights_in_rows(sample_weight, _row_count(X))
 
     search = _Search(estimator, X, y, sample_weight, cells, parts, int(seed), n_jobs, bool(verbose))
     search.fit_all()

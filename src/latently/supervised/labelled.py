@@ -33,16 +33,14 @@ def fit(self, X, y=None, sample_weight=None):
         The class of each row, as numbers or text; -1 for unlabelled rows. If y holds only two labels and one
         of them is -1, it is a class.
     sample_weight : array-like of shape (n_samples,), optional
-        Weight of each row; an integer weight is equivalent to repeating the row.
+        Weight of each row, in any unit; integers without a common divisor are copies of rows.
 
     Returns
     -------
     self
     """
     _require_labels(self, y)
-    MixtureEstimator.fit(self, X, y, sample_weight)
-    self._start_rejecting()
-    return self
+    return MixtureEstimator.fit(self, X, y, sample_weight)
 
 
 def partial_fit(self, X, y=None, sample_weight=None, classes=None):
@@ -65,8 +63,6 @@ def partial_fit(self, X, y=None, sample_weight=None, classes=None):
         em.partial_fit(self, X, y, sample_weight)
     finally:
         vars(self).pop("_declared", None)
-    if not hasattr(self, "reject_below_"):
-        self._start_rejecting()
     return self
 
 
@@ -185,7 +181,6 @@ def check_unlabelled_weight(name, value):
 def set_fitted_arrays(self, **given):
     self._set_classes(None, self._n_classes_of(given))
     MixtureEstimator._set_fitted_arrays(self, **given)
-    self._start_rejecting()
 
 
 def n_classes(model):

@@ -23,7 +23,7 @@ from latently.distributions.labelled import (
 )
 from latently.distributions.responsibilities import normalise
 from latently.estimators.checks import check_choice, check_integer, check_locations, check_number, numbers
-from latently.estimators.classifier import DensityClassifier, check_temperature, check_threshold
+from latently.estimators.classifier import DensityClassifier, check_temperature
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.rows import for_method, in_main_memory, rows_of
@@ -187,8 +187,6 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     discriminative_weight : float, default=1.0
         The weight a of the labels: the fit maximises the mean of ln p(x) + a ln P(z | x). One gives the
         likelihood; larger values favour factors that separate the classes over factors that describe rows.
-    reject_below : float, optional
-        `predict` rejects rows whose log density is below this value. See also `calibrate_rejection`.
     unlabelled_weight : float or "auto", default="auto"
         Weight of unlabelled rows in `fit`, relative to labelled ones: 0 leaves them out, 1 counts them fully.
         "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that
@@ -221,7 +219,6 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     intercept_ : ndarray of shape (1,) or (n_classes,)
     covariances_ : ndarray of shape (n_components, n_features, n_features)
         Computed on access.
-    reject_below_ : float
     temperature_ : float
     doubt_ : float
         Share of equal probabilities of all classes in `predict_proba`.
@@ -250,7 +247,6 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     n_factors: int = option(default=1, check=check_integer, least=1)
     _: KW_ONLY
     discriminative_weight: float = option(default=1.0, check=check_number, least=0)
-    reject_below: float | None = option(default=None, check=check_threshold)
     unlabelled_weight: Any = option(default="auto", check=labelled.check_unlabelled_weight)
     temperature: Any = option(default="auto", check=check_temperature)
     accelerate: Any = option(default="anderson", check=check_choice, choices=(None, "squarem", "anderson"))

@@ -19,7 +19,7 @@ from latently.estimators.checks import (
     check_positive,
     parameter,
 )
-from latently.estimators.classifier import DensityClassifier, check_temperature, check_threshold
+from latently.estimators.classifier import DensityClassifier, check_temperature
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.estimators.rows import for_method, in_main_memory, rows_of
@@ -123,8 +123,6 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
     class_prior : array-like of shape (n_classes,), optional
         Probabilities of the classes, in ascending order of their labels. By default they are estimated; with
         all rows labelled they are the class frequencies.
-    reject_below : float, optional
-        `predict` rejects rows whose log density is below this value. See also `calibrate_rejection`.
     shrinkage : float, "auto" or None, default="auto"
         How many rows each class borrows on average from what classes share: the deviations of all labelled
         rows from their class means. "auto" is ten rows and more where classes seem to differ by chance only
@@ -158,7 +156,6 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
     means_ : ndarray of shape (n_classes, n_components, n_features)
         Computed on access, as is `covariances_`.
     covariances_ : ndarray of shape (n_classes, n_components, n_features, n_features)
-    reject_below_ : float
     temperature_ : float
     doubt_ : float
         Share of equal probabilities of all classes in `predict_proba`.
@@ -182,7 +179,6 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
     _: KW_ONLY
     shared_covariance: bool = option(default=False, check=check_flag)
     class_prior: Any = None
-    reject_below: float | None = option(default=None, check=check_threshold)
     shrinkage: Any = option(default="auto", check=check_shrinkage)
     unlabelled_weight: Any = option(default="auto", check=labelled.check_unlabelled_weight)
     temperature: Any = option(default="auto", check=check_temperature)

@@ -18,14 +18,17 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from latently.backend.namespace import like, namespace, to_numpy
+from latently.core.data import Data
 from latently.estimators.base import Estimator
-from latently.estimators.checks import check_integer, check_mixing_weights, check_weights, numbers
-from latently.estimators.classifier import FEW, DensityClassifier, check_temperature, check_threshold
-from latently.estimators.data import check_data
+from latently.estimators.checks import check_integer, check_mixing_weights, numbers
+from latently.estimators.classifier import FEW, DensityClassifier, check_temperature
+from latently.estimators.data import check_data, in_memory
 from latently.estimators.messages import InterruptedWarning, unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_generator, draw_from
+from latently.estimators.rejection import remember_rows
 from latently.estimators.rows import in_main_memory
+from latently.estimators.weights import in_rows, weights_in_rows
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 from latently.supervised.borrowing import borrowed_rows, check_shrinkage
 
@@ -48,9 +51,6 @@ class PerClass(DensityClassifier, Estimator):
     class_prior : array-like of shape (n_classes,), optional
         Probabilities rho of the classes, in ascending order of their labels. By default the (weighted) class
         frequencies.
-    reject_below : float, optional
-        `predict` rejects rows whose log density ln p(x) is below this value. By default no row is rejected;
-        see also `calibrate_rejection`.
     shrinkage : float, "auto" or None, default="auto"
         How many rows each class borrows on average from what classes share: the deviations of all rows from
         their class means. "auto" is ten rows and more where classes seem to differ by chance only (closed
@@ -64,6 +64,7 @@ class PerClass(DensityClassifier, Estimator):
         of rows held out of five more fits, else of (some of) the rows of the fit. None is Bayes' rule.
     n_jobs : int, optional
         Number of classes fitted in parallel, as for joblib. The result does not depend on it.
+    {options}
 
     Attributes
     ----------
@@ -72,8 +73,6 @@ class PerClass(DensityClassifier, Estimator):
     class_prior_ : ndarray of shape (n_classes,)
     densities_ : list of estimators
         The density of each class.
-    reject_below_ : float
-        Rows with a log density below it are rejected; -inf if there is no rejection.
     rejected_label_ : int or str
         The label that `predict` gives rejected rows: -1, or "rejected" if labels are text.
     temperature_ : float
@@ -82,6 +81,7 @@ class PerClass(DensityClassifier, Estimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         If X had string column names.
+    {attributes}
 
     Examples
     --------
@@ -94,7 +94,7 @@ class PerClass(DensityClassifier, Estimator):
     >>> model = PerClass(MCFA(n_components=1, n_factors=2)).fit(X[::2], y[::2])
     >>> model.score(X[1::2], y[1::2]) > 0.9
     True
-    >>> model = model.calibrate_rejection(X[1::2], acceptance_rate=0.95)
+    >>> model = model.calibrate_rejection(X[1::2], acceptance=0.95)
     >>> model.predict([[100.0] * 13])  # not a wine
     array([-1])
     """
@@ -102,7 +102,6 @@ class PerClass(DensityClassifier, Estimator):
     density: Any
     _: KW_ONLY
     class_prior: Any = None
-    reject_below: float | None = option(default=None, check=check_threshold)
     shrinkage: Any = option(default="auto", check=check_shrinkage)
     temperature: Any = option(default="auto", check=check_temperature)
     n_jobs: int | None = None
@@ -141,7 +140,7 @@ class PerClass(DensityClassifier, Estimator):
         with unchanged_on_failure(self):
             rows = self._rows(X, reset=True)
             codes = self._encoded(y, len(rows))
-            weight = None if sample_weight is None else check_weights(sample_weight, len(rows))
+            weight = None if sample_weight is None else weights_in_rows(sample_weight, len(rows))
             self.class_prior_ = self._prior(np.bincount(codes, weight))
             amount = self._learnt_amount(rows, codes, weight)
             lent = self._borrowed(rows, codes, weight, amount)
@@ -149,7 +148,7 @@ class PerClass(DensityClassifier, Estimator):
             if not self._has_few(codes, weight):
                 self._learn_from_fit(rows, codes, np.ones(len(codes)) if weight is None else weight)
             self._warn_of_few_rows(np.bincount(codes, None if weight is None else weight > 0))
-            self._start_rejecting()
+            remember_rows(self, Data(rows, weight=weight))
         return self
 
     def _fitted(self, rows, codes, weight, lent):
@@ -225,7 +224,7 @@ class PerClass(DensityClassifier, Estimator):
             )
 
     def _rows(self, X, *, reset):
-        data = check_data(self, np.asarray(X) if isinstance(X, np.memmap) else X, reset=reset)
+        data = check_data(self, in_memory(X), reset=reset)
         if not data.in_memory:
             raise ValueError("PerClass needs all rows of X in memory; give them as an array or a data frame")
         return data.X
@@ -323,7 +322,6 @@ class PerClass(DensityClassifier, Estimator):
     def _set_fitted_arrays(self, class_prior):
         self.class_prior_ = _checked_prior(class_prior, len(self.densities_))
         self._set_classes(None, len(class_prior))
-        self._start_rejecting()
 
 
 def _is_density(density):
@@ -354,7 +352,7 @@ def _of_class(rows, codes, weight, lent, code):
 
 
 def _fitted_to_class(density, label, X, weight, n_rows):
-    weights = {} if weight is None else {"sample_weight": weight}
+    weights = {} if weight is None else {"sample_weight": in_rows(weight)}
     try:
         return clone(density).fit(X, **weights)
     except ValueError as error:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from latently.core.checkpoint import Checkpoint
+from latently.core.checkpoint import Checkpoint, whole_number
 from latently.training.generators import Generators
 from latently.training.modules import copied_state, module_arrays, set_module_arrays
 
@@ -109,8 +109,13 @@ def read(
     """Restore module, optimiser and generators from the checkpoint; returns the record and the best state."""
     _, history, numbers = checkpoint.read({})
     try:
-        shapes = {name: np.empty(shape, dtype) for name, (dtype, shape) in numbers.pop("arrays").items()}
-        arrays, _, _ = checkpoint.read(shapes)
+        arrays = checkpoint.arrays()
+        arrays.pop("history")
+        shapes = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
+        if shapes != numbers.pop("arrays"):
+            raise ValueError("its arrays are not those it describes")
+        if not all(np.all(np.isfinite(array)) for array in arrays.values()):
+            raise ValueError("its arrays must be finite")
         best, best_iter = None, numbers.pop("best_iter")
         if best_iter is not None:
             set_module_arrays(module, _without_prefix("best", arrays))
@@ -122,12 +127,26 @@ def read(
             one.set_state(torch.tensor(states[name]))
         generators.shuffling.bit_generator.state = numbers.pop("shuffling")
         numbers.pop("notes")
-        return Record(history=history, **numbers), best
-    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        record = Record(history=history, **numbers)
+        _check_record(record)
+        return record, best
+    except (LookupError, AttributeError, ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise ValueError(
             f"checkpoint={str(checkpoint.path)!r} does not match this model: {error}; "
             "delete the file to start again"
         ) from None
+
+
+def _check_record(record: Record) -> None:
+    for name in ("n_iter", "n_stale"):
+        whole_number(vars(record), name)
+    series = (record.history, *record.losses.values())
+    if not all(len(one) == record.n_iter and np.all(np.isfinite(one)) for one in series):
+        raise ValueError("its history does not go with its number of epochs")
+    if record.sign not in (-1, 1) or not isinstance(record.best_value, float | None):
+        raise ValueError("its best value is none")
+    if type(record.converged) is not bool or type(record.ended) is not bool:
+        raise ValueError("it does not say whether it ended")
 
 
 def notes(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from latently.core.checkpoint import Checkpoint
+from latently.core.checkpoint import Checkpoint, whole_number
 from latently.core.drivers import Callback, Iteration
 from latently.training import resume
 from latently.training.batches import Rows
@@ -66,8 +66,13 @@ def train_stages(
     first, earlier, resumed = 0, _Earlier(), False
     if checkpoint is not None and checkpoint.exists():
         notes = resume.notes(checkpoint)
-        first, resumed = notes.pop("stage"), True
-        earlier = _Earlier(**notes)
+        with checkpoint.understood():
+            first, resumed = whole_number(notes, "stage"), True
+            if first >= len(stages):
+                raise ValueError(f"it is in stage {first + 1} of {len(stages)}")
+            earlier = _Earlier(**{name: value for name, value in notes.items() if name != "stage"})
+            whole_number(vars(earlier), "n_iter")
+            _check_series(earlier.history, *earlier.losses.values())
     ended = [False]
     result = None
     for number in range(first, len(stages)):
@@ -101,6 +106,11 @@ def train_stages(
         n_iter=earlier.n_iter,
         converged=earlier.converged and not ended[0],
     )
+
+
+def _check_series(*series: Any) -> None:
+    if not all(isinstance(one, list) and all(type(value) is float for value in one) for one in series):
+        raise ValueError("its history is no list of numbers")
 
 
 def _numbered(callback: Callback, n_before: int, total: int, ended: list[bool]) -> Callback:

@@ -49,35 +49,43 @@ def score(
     data: Data,
     *,
     accept: Annotated[
-        float, option(help="Fraction of reference rows that are accepted as ordinary.", min=0.0, max=1.0)
+        float,
+        option(
+            help="Probability, below 1, with which new rows of the same kind are to be accepted.",
+            min=0.0,
+            max=1.0,
+        ),
     ] = 0.99,
     reference: Annotated[
         str | None,
-        option(help="Reference rows for the threshold, preferably held out; by default the training rows."),
+        option(
+            help="Rows to take the threshold from, which the fit has not seen; by default those of fit "
+            "--hold-out, else the rows of the fit."
+        ),
     ] = None,
     keep: Keep = None,
     read: ReadOptions,
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """Compute the log density of each row, and mark rows below a threshold as novel."""
+    """Compute the log density of each row, and accept or reject it by a threshold."""
     reading = read.reading()
     from latently.cli import using
 
     with Voice(answer.json) as voice:
         folder = using.open_folder(model)
         limit = using.threshold(folder, accept, reference, reading, read.missing or (), voice)
-        n_novel = 0
+        n_rejected = 0
 
         def columns_of(values):
-            nonlocal n_novel
+            nonlocal n_rejected
             scores = using.log_densities(folder, values)
-            n_novel += int((scores < limit).sum())
-            return {"log_density": scores, "novel": scores < limit}
+            n_rejected += int((scores < limit).sum())
+            return {"log_density": scores, "accepted": scores >= limit}
 
         def facts(n_rows):
-            voice.note(f"{n_novel} of {n_rows} rows are novel: their log density is below {limit:.6g}")
-            return {"novel": n_novel, "threshold": limit, "acceptance_rate": accept}
+            voice.note(f"{n_rejected} of {n_rows} rows are rejected: their log density is below {limit:.6g}")
+            return {"rejected": n_rejected, "threshold": limit, "acceptance": accept}
 
         _apply(folder, data, read, reading, columns_of, voice, keep, to, facts)
 
@@ -150,6 +158,7 @@ def impute(
     if draw + std + (draws is not None) > 1:
         raise typer.BadParameter("give one of --draw, --draws and --std", param_hint="--draws")
     from latently.cli import fitting, using
+    from latently.tables import TableModel
 
     with Voice(answer.json) as voice:
         facts: dict[str, Any] = {}
@@ -162,7 +171,7 @@ def impute(
             facts.update(
                 model=str(imputer.best_), error=imputer.best_score_, of_means=imputer.baseline_score_
             )
-            return using.Folder(None, imputer.best_, record)
+            return using.Folder(None, TableModel.of_fitted(imputer.best_, record))
 
         n_rows, records, n_imputed = using.impute(
             chosen if len(paths) == 1 else using.open_folder(paths[0]), paths[-1],

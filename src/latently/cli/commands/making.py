@@ -97,8 +97,9 @@ def _request(data, criterion, of, columns, read, images, seed, output, force):
 
     return Request(
         data, output, force, of.model, of.components, of.factors, of.options or [], criterion, of.max_iter,
-        of.tol, seed, columns.columns or [], columns.without or [], columns.label, read.missing or [],
-        columns.standardise, columns.in_memory, reading,
+        of.tol, seed, columns.columns or [], columns.without or [], columns.as_is or [],
+        columns.label, read.missing or [],
+        columns.standardise, columns.in_memory, reading, of.hold_out,
     )  # fmt: skip
 
 
@@ -149,7 +150,7 @@ def tell(found, output, voice, with_table=False):
         f"{counted(len(record.columns), 'column')}{', standardised' if record.standardised else ''}"
     ]
     if record.densities:
-        facts["median_log_density"] = record.threshold(0.5)
+        facts["median_log_density"] = record.quantile(0.5)
     if hasattr(model, "n_iter_"):
         facts |= {"iterations": model.n_iter_, "converged": model.converged_}
     if selection is not None:

@@ -14,7 +14,7 @@ import typer
 
 from latently.cli.models import MODELS
 from latently.cli.speaking import shown
-from latently.cli.tables import Reading, size_of
+from latently.cli.tables import size_of
 from latently.selection.criteria import CRITERIA
 
 _READING, _MODEL, _OUTPUT = "Reading data", "Model", "Output"
@@ -104,6 +104,8 @@ class ReadOptions:
             size = size_of(resize) if resize else None
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--resize") from None
+        from latently.tables.reading import Reading
+
         return Reading(separator, self.decimal, self.header, self.array, size, colour)
 
 
@@ -145,6 +147,16 @@ class ModelOptions:
     tol: Annotated[
         float | None, option(help="Relative gain below which a fit stops.", panel=_MODEL, min=0.0)
     ] = None
+    hold_out: Annotated[
+        float,
+        option(
+            help="Share of the rows, drawn at random, to leave out of the fit: score and report then have a "
+            "threshold with a guarantee.",
+            panel=_MODEL,
+            min=0.0,
+            max=0.9,
+        ),
+    ] = 0.0
 
 
 @dataclass(frozen=True)
@@ -162,6 +174,15 @@ class ColumnOptions:
     ] = None
     without: Annotated[
         list[str] | None, option(help="Columns to exclude, in the same form.", panel=_READING)
+    ] = None
+    as_is: Annotated[
+        list[str] | None,
+        option(
+            "--as-is",
+            help="Columns to use whatever their values look like: codes, times, two values, or numbers such "
+            "as -9999 that often stand for missing cells.",
+            panel=_READING,
+        ),
     ] = None
     label: Annotated[
         str | None,

@@ -15,7 +15,7 @@ from latently.core.sources.dialect import Unclear
 from latently.core.sources.opening import FOLDERS, open_source, open_table
 from latently.core.sources.packages import package
 from latently.core.sources.reading_ahead import ahead
-from latently.core.sources.source import Followed, Source
+from latently.core.sources.source import Followed, RowSource, Source
 from latently.core.sources.table import Table
 from latently.core.sources.writing import RowWriter
 
@@ -23,6 +23,7 @@ __all__ = [
     "FOLDERS",
     "MISSING",
     "Followed",
+    "RowSource",
     "RowWriter",
     "Rows",
     "Source",

@@ -39,6 +39,7 @@ class Dialect:
     decimal: str
     header: bool
     names: tuple[str, ...]  # of the columns, no two the same
+    padded: tuple[str, ...]  # columns whose whole numbers begin with zeros
     row_names: bool  # whether the first column has names of the rows, which the header does not count
 
     @property
@@ -73,7 +74,13 @@ def dialect_of(
         raise ValueError(f"the file {name} is empty: it has a header, but no rows")
     names, row_names = _names(rows, header, name)
     decimal = decimal or _decimal_of(rows[header:], separator)
-    return Dialect(encoding, separator, decimal, header, tuple(unique(names, name)), row_names)
+    columns = tuple(unique(names, name))
+    padded = tuple(
+        column
+        for column, cells in zip(columns, zip(*_even(rows[header:]), strict=False), strict=False)
+        if _padded(cells)
+    )
+    return Dialect(encoding, separator, decimal, header, columns, padded, row_names)
 
 
 @contextmanager
@@ -167,6 +174,18 @@ def _decimal_of(rows: Cells, separator: str) -> str:
     cells = [cell for row in rows for cell in row]
     commas = any(_DECIMAL_COMMA.fullmatch(cell) for cell in cells)
     return "," if commas and not any(_DECIMAL_POINT.fullmatch(cell) for cell in cells) else "."
+
+
+def _even(rows: Cells) -> Cells:
+    """The rows with as many cells as the first."""
+    return [row for row in rows if len(row) == len(rows[0])]
+
+
+def _padded(cells: tuple[str, ...]) -> bool:
+    """Whether these are whole numbers of one width, some of which begin with a zero, as in 00501."""
+    words = [cell.strip() for cell in cells if cell.strip().lower() not in MISSING]
+    whole = bool(words) and all(word.isascii() and word.isdecimal() for word in words)
+    return whole and len(set(map(len, words))) == 1 and len(words[0]) > 2 and any(w[0] == "0" for w in words)
 
 
 # -- names of columns ------------------------------------------------------------------------------------

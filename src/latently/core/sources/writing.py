@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import secrets
 import struct
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from latently.core.replacing import replacement
 from latently.core.sources.chunks import Rows
 
 
@@ -30,9 +31,13 @@ class RowWriter:
         self._row_shape: tuple[int, ...] = ()
 
     def __enter__(self) -> RowWriter:
-        self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
-        self._file: BinaryIO = self._temporary.open("xb")
-        self._file.write(bytes(self._HEADER_BYTES))
+        with ExitStack() as stack:
+            temporary = stack.enter_context(replacement(self.path))
+            self._file: BinaryIO = temporary.open("wb")
+            stack.callback(self._file.close)
+            self._file.write(bytes(self._HEADER_BYTES))
+            stack.push(self._finish)
+            self._ending = stack.pop_all()
         return self
 
     def write(self, rows: Rows) -> None:
@@ -53,15 +58,12 @@ class RowWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            with self._file:
-                if error is None:
-                    self._file.seek(0)
-                    self._file.write(self._header())
-            if error is None:
-                os.replace(self._temporary, self.path)
-        finally:
-            self._temporary.unlink(missing_ok=True)
+        self._ending.__exit__(kind, error, trace)
+
+    def _finish(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._file.seek(0)
+            self._file.write(self._header())
 
     def _header(self) -> bytes:
         """The .npy header, version 1.0, padded to the room kept for it."""

@@ -61,7 +61,6 @@
 
   const n = data.count;
   const LEFT = 58, BOTTOM = 44, TOP = 12, RIGHT = 12;
-  const PRINTED = "640px"; // what fits on paper
   const NEAR = 14; // pixels within which a point is found
   const MOST_LISTED = 100; // groups in the legend, the largest
   const CELLS = 96; // of the index, along each axis
@@ -86,7 +85,7 @@
     if (size >= 1e9 || (size > 0 && size < 1e-3)) return v.toExponential(1).replace("-", "−");
     return String(+v.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 3)).replace("-", "−");
   };
-  const rowName = (i) => (data.names ? data.names[i] : `row ${rows ? rows[i] : i}`);
+  const rowName = (i) => (data.names ? data.names[i] : `row ${rows ? rows[i] : i + 1}`);
 
   /* -- state -- */
   let across = axes[data.first[0]], up = axes[data.first[1]];
@@ -620,15 +619,8 @@
     readTheme();
     relist();
     repaint();
-    draw(); // now, since printing does not wait for the next frame
   };
   document.addEventListener("themechange", restyle);
-  const widen = (width) => {
-    plot.style.width = width;
-    draw();
-  };
-  window.addEventListener("beforeprint", () => widen(PRINTED));
-  window.addEventListener("afterprint", () => widen(""));
   new ResizeObserver(later).observe(plot);
   painter.places(across.codes, up.codes);
   readTheme();

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from latently.cli.speaking import shown
 from latently.core.sources import Table, package, pixel_names, rows_in_frame
+from latently.core.words import shown
 
 _MOST_PIXELS = 1 << 20
 _BESIDE = ("file", "folder")

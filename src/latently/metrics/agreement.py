@@ -19,21 +19,9 @@ from numbers import Real
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.utils import check_array, check_consistent_length
 
 from latently.backend.namespace import is_native, to_numpy
-
-__all__ = [
-    "adjusted_rand_score",
-    "clustering_accuracy",
-    "error_rate",
-    "mean_sparsity_index",
-    "normalized_mutual_info_score",
-    "purity",
-    "signal_to_error_ratio",
-    "von_neumann_divergence",
-]
 
 
 def clustering_accuracy(labels_true, labels_pred, *, sample_weight=None):

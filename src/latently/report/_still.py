@@ -1,0 +1,101 @@
+"""The projection of the rows as a still picture: for paper, and for browsers that run no script.
+
+Points are pixels of an image, since tens of thousands of SVG elements would be slow and large; axes and their
+labels are SVG.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from latently.report._charts import drawing, padded, swatch, tick_labels, ticks
+from latently.report._images import data_uri
+from latently.report._markup import element
+from latently.report._parts import MOST_GROUPS, several
+
+_WIDTH, _HEIGHT = 640, 400  # of the chart
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 10, 10, 44
+_FINE = 2  # pixels of the image per unit of the chart
+# those of the style sheet, on light paper
+COLOURS = ["#0072b2", "#d55e00", "#00916a", "#c0619a", "#c78700", "#3aa0dc", "#857800", "#5c6670"]
+
+
+def still(facts, rows, axes):
+    """A figure of the rows on two named axes, coloured by group."""
+    groups = facts.groups or facts.classes
+    codes = np.zeros(len(rows), dtype=int) if groups is None else groups.codes[rows]
+    (x_name, x), (y_name, y) = ((name, np.asarray(values)[rows]) for name, values in axes)
+    x_range, y_range = (padded(float(np.min(v)), float(np.max(v))) for v in (x, y))
+    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    pixels = painted(
+        (x - x_range[0]) / (x_range[1] - x_range[0]),
+        (y - y_range[0]) / (y_range[1] - y_range[0]),
+        codes,
+        (_FINE * (bottom - _TOP), _FINE * (right - _LEFT)),
+    )
+    place_x = lambda value: _LEFT + (right - _LEFT) * (value - x_range[0]) / (x_range[1] - x_range[0])
+    place_y = lambda value: bottom - (bottom - _TOP) * (value - y_range[0]) / (y_range[1] - y_range[0])
+    parts = [
+        element("image", href=data_uri(pixels), x=_LEFT, y=_TOP, width=right - _LEFT, height=bottom - _TOP),
+        element("rect", x=_LEFT, y=_TOP, width=right - _LEFT, height=bottom - _TOP, class_="border"),
+        element("text", x_name, x=(_LEFT + right) / 2, y=_HEIGHT - 6, text_anchor="middle", class_="axis"),
+        element(
+            "text",
+            y_name,
+            x=14,
+            y=(_TOP + bottom) / 2,
+            text_anchor="middle",
+            class_="axis",
+            transform=f"rotate(-90 14 {(_TOP + bottom) / 2})",
+        ),
+    ]
+    x_ticks, y_ticks = ticks(x_range[0], x_range[1], 7), ticks(y_range[0], y_range[1], 6)
+    for tick, shown in zip(x_ticks, tick_labels(x_ticks), strict=True):
+        parts.append(element("text", shown, x=float(place_x(tick)), y=bottom + 16, text_anchor="middle"))
+    for tick, shown in zip(y_ticks, tick_labels(y_ticks), strict=True):
+        parts.append(element("text", shown, x=_LEFT - 6, y=float(place_y(tick)) + 4, text_anchor="end"))
+    chart = drawing(
+        "still",
+        _WIDTH,
+        _HEIGHT,
+        parts,
+        title="Projection of the rows",
+        described=f"{several(len(rows), 'row').capitalize()} at {x_name} and {y_name}.",
+        fluid=True,
+    )
+    key = ""
+    if groups is not None and len(groups.names) > 1:
+        items = [element("li", swatch(k), name) for k, name in enumerate(groups.names[:MOST_GROUPS])]
+        key = element("ul", *items, class_="key", aria_label=f"Colours by {groups.noun}")
+    return element("div", chart, key, class_="still")
+
+
+def painted(x, y, codes, shape):
+    """Discs at unit coordinates, in the colours of their groups, as RGBA levels (height, width, 4)."""
+    height, width = shape
+    radius = _FINE * float(np.clip(130 / np.sqrt(len(x)), 1.2, 3.0))
+    opacity = 0.55 if len(x) > 5000 else 0.85
+    palette = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in COLOURS], dtype=float)
+    centre_x, centre_y = x * width, (1 - y) * height
+    light, ink = np.ones(height * width), np.zeros((height * width, len(palette)))  # let through; paint
+    reach = int(np.ceil(radius)) + 1
+    corner_x, corner_y = np.floor(centre_x).astype(int), np.floor(centre_y).astype(int)
+    log_light = np.zeros(height * width)
+    for down in range(-reach, reach + 1):
+        for right in range(-reach, reach + 1):
+            column, line = corner_x + right, corner_y + down
+            distance = np.hypot(column + 0.5 - centre_x, line + 0.5 - centre_y)
+            alpha = opacity * np.clip(radius - distance + 0.5, 0, 1)
+            seen = (alpha > 0) & (column >= 0) & (column < width) & (line >= 0) & (line < height)
+            at, alpha = (line * width + column)[seen], alpha[seen]
+            log_light += np.bincount(at, np.log1p(-alpha), height * width)
+            own = codes[seen] % len(palette)
+            ink += np.bincount(at * len(palette) + own, alpha, ink.size).reshape(ink.shape)
+    light = np.exp(log_light)
+    covered = ink.sum(axis=1, keepdims=True)
+    colour = (ink @ palette) / np.maximum(covered, 1e-12)
+    canvas = np.zeros((height * width, 4), dtype=np.uint8)
+    canvas[:, :3] = np.where(covered > 0, np.round(colour / 8) * 8, 0).clip(0, 255)  # fewer levels, smaller
+    canvas[:, 3] = np.round((1 - light) * 15) * 17
+    canvas[canvas[:, 3] == 0] = 0
+    return canvas.reshape(height, width, 4)

@@ -1,0 +1,257 @@
+"""From a table to the rows of a fit, and from later tables to rows alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from latently.core.sources import MISSING, RowWriter, Table, numbers_of
+from latently.core.words import counted, shown
+from latently.estimators.messages import warn_user
+from latently.tables.columns import Choice, chosen_columns, no_column, tell, without_suspects
+from latently.tables.preparation import Preparation
+from latently.tables.survey import Survey, kept_rows, numbered, survey, texts_of, without_sentinels
+
+IN_MEMORY_BYTES = 256_000_000  # size beyond which the numbers of a table stay on disk
+
+# What models make of columns, by class: nothing else about a model matters here.
+_SUMS_OF_PARTS = {"NMF", "NLMF", "BNMF", "BinarySparseCoding"}  # which start from zero: not standardised
+_UNIT_ROWS = {"RBM", "DBN"}  # rows from 0 to 1
+_TAKES_BINARY = _SUMS_OF_PARTS | _UNIT_ROWS | {"VAE", "NLMFClassifier", "DeepNLMF"}
+
+
+def takes_binary(class_name):
+    """Whether models of this class describe columns of two values."""
+    return class_name in _TAKES_BINARY
+
+
+@dataclass
+class Rows:
+    """Rows for a fit: an array, or the path of a .npy file, in the model's units."""
+
+    X: object
+    n_rows: int
+    codes: np.ndarray | None  # class indices, -1 if unlabelled
+    labels: list[str]  # names of the classes, in order of appearance
+
+
+@dataclass
+class Surveyed:
+    """A table whose columns are known, and which of them are used."""
+
+    table: Table
+    found: Survey
+    places: list[int]
+    left_out: list[tuple[str, str]]
+    sentinels: dict[int, list[float]]  # by place
+
+    @property
+    def in_memory(self):
+        return self.found.kept is not None
+
+
+def surveyed(table, choice=None, *, missing=(), label=None, limit=np.inf):
+    """Read the table, decide which columns, rows and values are used, and tell the user."""
+    choice = choice or Choice()
+    if label is not None and label not in table.columns:
+        raise ValueError(no_column(label, table.columns))
+    found = survey(table, missing=missing, label=label, limit=limit)
+    chosen = chosen_columns(found, table, choice)
+    if chosen.rows or chosen.sentinels:  # sums again, without them
+        values = {place: list(told) for place, told in chosen.sentinels.items()}
+        found = survey(
+            table,
+            missing=missing,
+            label=label,
+            limit=limit,
+            left_out_rows=tuple(chosen.rows),
+            sentinels=values,
+        )
+    chosen = without_suspects(found, table, chosen, choice)
+    tell(found, chosen, choice)
+    sentinels = {place: list(told) for place, told in chosen.sentinels.items() if place in chosen.places}
+    return Surveyed(table, found, chosen.places, chosen.left_out, sentinels)
+
+
+def recorded(known, class_name, *, model="", missing=(), as_is=(), standardise=None, seed=0):
+    """The record of the preparation for a model of this class."""
+    table, found, places = known.table, known.found, known.places
+    if standardise is None:  # pixels already share one unit
+        standardise = class_name not in _SUMS_OF_PARTS | _UNIT_ROWS and table.image_shape is None
+    mean, scale = np.zeros(len(places)), np.ones(len(places))
+    if standardise:
+        deviation = np.sqrt(found.squares[places] / np.maximum(found.n_seen[places], 1))
+        mean, scale = found.mean[places], np.where(deviation > 0, deviation, 1.0)
+    elif class_name in _UNIT_ROWS:
+        low, high = float(np.min(found.least[places])), float(np.max(found.most[places]))
+        if low < 0.0 or high > 1.0:  # such as grey levels: one common range, which becomes that from 0 to 1
+            mean, scale = np.full(len(places), min(low, 0.0)), np.full(len(places), high - min(low, 0.0))
+    n_seen = int(found.n_seen[places].sum())
+    whole_image = table.image_shape is not None and len(places) == int(np.prod(table.image_shape))
+    return Preparation(
+        columns=[found.columns[place] for place in places],
+        mean=[float(value) for value in mean],
+        scale=[float(value) for value in scale],
+        standardised=bool(standardise),
+        model=model or class_name,
+        n_rows=found.n_rows,
+        n_missing=found.n_rows * len(places) - n_seen,
+        file=table.path.name,
+        left_out=[list(pair) for pair in known.left_out],
+        label=found.label,
+        labels=sorted(found.labels),
+        missing=[text.strip().lower() for text in missing],
+        as_is=list(as_is),
+        image_shape=list(table.image_shape) if whole_image else None,
+        seed=seed,
+        densities=[],
+        held_out=[],
+        selection=None,
+        sentinels={found.columns[place]: list(values) for place, values in known.sentinels.items()},
+    )
+
+
+def collected(known, record, *, scratch=None, in_memory=False):
+    """The surveyed rows in the model's units; read a second time if they were too many to keep.
+
+    Then they are written to a file in the folder `scratch`, unless they shall be in memory.
+    """
+    table, found, places = known.table, known.found, known.places
+    codes, labels = (np.concatenate(found.codes) if found.codes else None), list(found.labels)
+    if found.kept is not None:
+        X = np.concatenate([values[:, places] for values in found.kept])
+        found.kept = None
+        return Rows(record.to_frame(_finite(X)), found.n_rows, codes, labels)
+    sentinels = {j: known.sentinels[place] for j, place in enumerate(places) if place in known.sentinels}
+
+    def chunks():
+        for frame, start in numbered(table.frames(found.missing, [])):
+            values = numbers_of(frame.iloc[:, places], found.missing, found.decimal)[0]
+            values = values[kept_rows(start, len(values), found.left_out_rows)]
+            if len(values):
+                yield record.to_frame(_finite(without_sentinels(values, sentinels)))
+
+    if in_memory:
+        return Rows(np.concatenate(list(chunks())), found.n_rows, codes, labels)
+    path = scratch / "rows.npy"
+    with RowWriter(path) as file:
+        for values in chunks():
+            file.write(values)
+    if file.n_rows != found.n_rows:
+        raise ValueError(f"{table.name} changed while it was read")
+    return Rows(str(path), found.n_rows, codes, labels)
+
+
+def check_enough(estimator, n_rows):
+    """Raise an error, or warn, if components of a mixture would describe a few rows each."""
+    K = estimator.get_params(deep=False).get("n_components")
+    if not isinstance(K, int) or K < 2 or not hasattr(estimator, "predict_proba"):
+        return
+    if n_rows < 2 * K:
+        raise ValueError(
+            f"n_components={K} needs at least {2 * K} rows, but there are {n_rows}; "
+            "with fewer, components would be single rows"
+        )
+    if n_rows < 5 * K:
+        warn_user(
+            f"there are only {n_rows} rows for {K} components, so they may describe chance; "
+            "use fewer components"
+        )
+
+
+def _finite(values):
+    """The numbers, with infinities as missing entries."""
+    return np.where(np.isinf(values), np.nan, values)
+
+
+# -- later rows ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Later:
+    """Rows to be prepared like those of the fit."""
+
+    table: Table
+    names: list[str]  # the table's names of the model's columns
+    missing: tuple[str, ...]
+    record: Preparation
+
+    @property
+    def decimal(self):
+        return self.table.dialect.decimal if self.table.dialect else "."
+
+    @property
+    def manner(self):
+        """Separator and decimal mark for text output, as in the user's file."""
+        dialect = self.table.dialect
+        if dialect is None or dialect.separator not in (",", ";", "|"):
+            return {}
+        return {"separator": dialect.separator, "decimal": dialect.decimal}
+
+    def frames(self, texts=()):
+        """Frames, their numbers in the model's columns in the user's units, and the place of their first row.
+
+        Columns in `texts` are kept as text; all columns if it is None. At the end, cells that could not be
+        used are told.
+        """
+        bad: dict[str, list] = {}
+        n_rows = 0
+        for frame, start in numbered(self.table.frames(self.missing, texts)):
+            n_rows += len(frame)
+            yield frame, self._numbers(frame, bad), start
+        if n_rows == 0:
+            raise ValueError(f"{self.table.name} has no rows")
+        for name, (n, example) in bad.items():
+            warn_user(
+                f"column {shown(name)}: {counted(n, 'cell')} that cannot be used as a number taken for "
+                f"missing, such as {example}"
+            )
+
+    def _numbers(self, frame, bad):
+        known = frame[self.names]
+        values, is_text = numbers_of(known, self.missing, self.decimal)
+        n_text, n_infinite = is_text.sum(axis=0), np.isinf(values).sum(axis=0)
+        n_numbers = np.isfinite(values).sum(axis=0)
+        for place in map(int, np.flatnonzero(n_text + n_infinite)):
+            wrong = is_text[:, place] | np.isinf(values[:, place])
+            example = shown(known.iloc[int(np.argmax(wrong)), place], 30)
+            if n_text[place] + n_infinite[place] > n_numbers[place]:
+                kind = "text" if n_text[place] else "infinite values"
+                raise ValueError(
+                    f"the column {shown(self.names[place])} holds {kind} such as {example}, but the "
+                    f"model was fitted to numbers; if it marks a missing cell, give --missing {example} "
+                    f"(in Python missing=[{example}])"
+                )
+            before = bad.setdefault(self.names[place], [0, example])
+            before[0] += int(wrong.sum())
+        columns = self.record.columns
+        sentinels = {columns.index(name): some for name, some in self.record.sentinels.items()}
+        return without_sentinels(_finite(values), sentinels)
+
+    def labels(self, frame):
+        """The label of each row as text, None if missing."""
+        return texts_of(frame[self.record.label], self.missing)
+
+
+def later_rows(table, record, missing=()):
+    """The table that a model is applied to."""
+    more = (text.strip().lower() for text in missing)
+    return Later(table, matching_columns(table, record), (*MISSING, *record.missing, *more), record)
+
+
+def matching_columns(table, record):
+    """The table's names of the model's columns; files without a header are matched by position."""
+    missing = [name for name in record.columns if name not in table.columns]
+    if not missing:
+        return record.columns
+    if table.named:
+        more = f", and {len(missing) - 1} more of the model's columns are missing" if len(missing) > 1 else ""
+        raise ValueError(no_column(missing[0], table.columns) + more)
+    numbered_columns = [name for name in table.columns if name.startswith(("column_", "pixel_"))]
+    if len(numbered_columns) != len(record.columns):
+        raise ValueError(
+            f"the data have {counted(len(numbered_columns), 'column')}, "
+            f"but the model was fitted to {len(record.columns)}"
+        )
+    return numbered_columns

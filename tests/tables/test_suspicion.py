@@ -1,0 +1,198 @@
+"""Input that is silently wrong: told by name, with the option that decides, and the safe thing done."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import latently as library
+from latently.mixture import FactorAnalysis
+from latently.tables import TableModel
+from tests.cli.conftest import latently, make_table  # noqa: F401 (fixture)
+
+N = 240
+
+
+def ordinary(n=N):
+    return make_table(n)[0]
+
+
+def shuffled(values, seed=0):
+    return np.random.default_rng(seed).permutation(np.asarray(values))
+
+
+def random(seed=0):
+    return np.random.default_rng(seed)
+
+
+DAYS = pd.date_range("2021-01-01", periods=N)
+# what a column holds, its name, and what the reason says
+LEFT_OUT = {
+    "jitter": ("level", 5 + 1e-13 * random().normal(size=N), "but for rounding"),
+    "shuffled ids": ("x", shuffled(range(1, N + 1)), "numbers the rows in another order"),
+    "descending ids": ("x", np.arange(N, 0, -1), "numbers the rows, 240 to 1"),
+    "ids with gaps": ("customerID", shuffled(random().choice(10**6, N, replace=False)), "identify"),
+    "repeated ids": (
+        "user_id",
+        shuffled(np.repeat(random().choice(10**6, N // 2, replace=False), 2)),
+        "identify",
+    ),
+    "zip codes": ("zip_code", random().choice([90210, 10001, 60601, 73301], N), "postal codes"),
+    "leading zeros": ("area", [f"{i:05d}" for i in random().integers(0, 99999, N)], "leading zeros"),
+    "unix times": ("x", random().integers(1_600_000_000, 1_650_000_000, N), "(seconds since 1970)"),
+    "unix milliseconds": ("created_at", random().integers(1.6e12, 1.65e12, N), "milliseconds since 1970"),
+    "dates": ("x", [int(day.strftime("%Y%m%d")) for day in DAYS], "yyyymmdd, 20210101 to"),
+    "truth": ("member", random().random(N) < 0.3, "two values, 0 and 1"),
+    "truth as numbers": ("member", (random().random(N) < 0.3).astype(int), "two values, 0 and 1"),
+    "one or two": ("sex", 1 + (random().random(N) < 0.5), "two values, 1 and 2"),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_columns_that_say_nothing_to_a_density(latently, tmp_path, case):  # noqa: F811
+    name, values, reason = LEFT_OUT[case]
+    ordinary().assign(**{name: values}).to_csv(tmp_path / "a.csv", index=False)
+    fit = ["fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json"]
+    answer = latently(*fit, "-o", tmp_path / "m")
+    facts = json.loads(answer.out)
+    assert facts["columns"] == list("abcde")
+    [entry] = facts["left_out"]
+    assert entry["column"] == name and reason in entry["reason"]
+    assert f"column '{name}' is left out" in answer.err and f"--as-is '{name}' uses it" in answer.err
+    for option in (["--as-is", name], ["--columns", f"a,b,c,d,e,{name}"]):
+        facts = json.loads(latently(*fit, *option, "-o", tmp_path / option[0]).out)
+        assert facts["columns"] == [*"abcde", name]
+
+
+def test_one_hot_columns_are_named_together(latently, tmp_path):  # noqa: F811
+    kinds = pd.get_dummies(pd.Series(random().choice(["red", "green", "blue"], N)), dtype=int)
+    pd.concat([ordinary(), kinds], axis=1).to_csv(tmp_path / "a.csv", index=False)
+    facts = json.loads(
+        latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json", "-o", tmp_path / "m").out
+    )
+    reasons = {entry["column"]: entry["reason"] for entry in facts["left_out"]}
+    assert set(reasons) == {"red", "green", "blue"}
+    assert all("one-hot" in reason and "'red'" in reason for reason in reasons.values())
+
+
+@pytest.mark.parametrize(
+    ("value", "column"), [(-9999, "a"), (999, "c"), (-999.25, "b"), (99, "a"), (9999.99, "d")]
+)
+def test_sentinels_are_missing(latently, tmp_path, value, column):  # noqa: F811
+    table = ordinary()
+    table[column] = (table[column] - table[column].mean()) / table[column].std()
+    clean = table.copy()
+    here = random().random(N) < 0.05
+    table.loc[here, column] = value
+    table.to_csv(tmp_path / "a.csv", index=False)
+    answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json", "-o", tmp_path / "m")
+    assert json.loads(answer.out)["missing_cells"] == here.sum()
+    assert f"column '{column}': {value:g} in {here.sum()} cells" in answer.err
+    assert f"--as-is '{column}' keeps" in answer.err
+    model = library.load(tmp_path / "m")
+    place = list(table).index(column)
+    np.testing.assert_allclose(model.preparation_.mean[place], clean[column][~here].mean(), atol=1e-12)
+    scores = model.score_samples(table)  # later rows are treated alike
+    np.testing.assert_array_equal(
+        scores, model.score_samples(clean.assign(**{column: clean[column].where(~here)}))
+    )
+    filled = pd.read_csv(
+        __import__("io").StringIO(latently("impute", tmp_path / "m", tmp_path / "a.csv").out)
+    )
+    assert (filled[column].abs() < 10).all()
+    kept = latently(
+        "fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json", "--as-is", column, "-o", tmp_path / "n"
+    )
+    assert json.loads(kept.out)["missing_cells"] == 0
+
+
+def test_usual_numbers_are_no_sentinels(latently, tmp_path):  # noqa: F811
+    table = ordinary().assign(age=random().integers(18, 100, N), price=random().integers(0, 1000, N))
+    table.loc[[3, 70], "price"] = 999
+    table.to_csv(tmp_path / "a.csv", index=False)
+    answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "-o", tmp_path / "m", "--json")
+    assert json.loads(answer.out)["missing_cells"] == 0 and "missing" not in answer.err
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean", "both"])
+@pytest.mark.parametrize("place", ["--in-memory", "--from-disk"])
+def test_a_total_is_no_row(latently, tmp_path, kind, place, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 700)
+    table = ordinary().abs()
+    table.insert(0, "shop", [f"shop {i}" for i in range(N)])
+    more = []
+    if kind in ("sum", "both"):
+        more.append({"shop": "Total", **table[list("abcde")].sum()})
+    if kind in ("mean", "both"):
+        more.append({"shop": "Average", **table[list("abcde")].mean()})
+    pd.concat([table, pd.DataFrame(more)]).to_csv(tmp_path / "a.csv", index=False)
+    answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, place, "--json", "-o", tmp_path / "m")
+    assert json.loads(answer.out)["rows"] == N
+    assert answer.err.count("is left out: it is the") == len(more) and "row 241 is left out" in answer.err
+    record = library.load(tmp_path / "m").preparation_
+    np.testing.assert_allclose(record.mean, table[list("abcde")].mean())
+    whole = ["fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--as-is", "*", "--json", "-o", tmp_path / "n"]
+    if kind == "sum":
+        assert json.loads(latently(*whole).out)["rows"] == N + 1
+
+
+@pytest.mark.parametrize("cell", ["inf", "<0.5", "#DIV/0!", "error", "-Infinity"])
+def test_a_bad_cell_is_missing(latently, tmp_path, cell):  # noqa: F811
+    table = ordinary().astype(object)
+    table.loc[17, "c"] = cell
+    table.to_csv(tmp_path / "a.csv", index=False)
+    answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "-o", tmp_path / "m", "--json")
+    facts = json.loads(answer.out)
+    assert facts["columns"] == list("abcde") and facts["missing_cells"] == 1
+    assert "column 'c': 1 cell that cannot be used as a number" in answer.err
+    later = latently("score", tmp_path / "m", tmp_path / "a.csv")
+    assert "column 'c': 1 cell" in later.err
+    scores = library.load(tmp_path / "m").score_samples(ordinary().mask(table == cell))
+    assert later.out.splitlines()[18].startswith(f"18,{float(scores[17])!r},")
+
+
+def test_a_column_of_names_with_some_numbers_is_text(latently, tmp_path):  # noqa: F811
+    tickets = [str(i) if i % 3 else f"A/5 {i}" for i in random().integers(0, 10**6, N)]
+    ordinary().assign(ticket=tickets).to_csv(tmp_path / "a.csv", index=False)
+    facts = json.loads(
+        latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json", "-o", tmp_path / "m").out
+    )
+    assert facts["columns"] == list("abcde") and "holds text" in facts["left_out"][0]["reason"]
+
+
+def test_few_rows_are_refused_or_told(latently, tmp_path):  # noqa: F811
+    ordinary(2).to_csv(tmp_path / "two.csv", index=False)
+    fit = ["fit", tmp_path / "two.csv", "-m", "gaussian-mixture", "-k", 2, "-o", tmp_path / "m"]
+    assert "needs at least 4 rows, but there are 2" in latently(*fit, code=1).err
+    ordinary(8).to_csv(tmp_path / "eight.csv", index=False)
+    fit[1] = tmp_path / "eight.csv"
+    assert "only 8 rows for 2 components" in latently(*fit).err
+
+
+def test_a_report_is_a_web_page(latently, tmp_path):  # noqa: F811
+    ordinary().to_csv(tmp_path / "a.csv", index=False)
+    latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "-o", tmp_path / "m")
+    answer = latently("report", tmp_path / "m", tmp_path / "a.csv", "-o", tmp_path / "r.pdf", code=1)
+    assert "must end in .html" in answer.err and not (tmp_path / "r.pdf").exists()
+
+
+def test_the_same_is_told_in_python():
+    table = ordinary().assign(zip=random().choice([90210, 10001], N))
+    table.loc[3:9, "a"] = -9999
+    with pytest.warns(UserWarning) as told:
+        model = TableModel(FactorAnalysis(1)).fit(table)
+    texts = [str(one.message) for one in told]
+    assert any("as_is=['zip'] uses it" in text for text in texts)
+    assert any("as_is=['a'] keeps" in text for text in texts)
+    assert model.columns_ == list("abcde")
+    assert {one.filename for one in told} == {__file__}
+
+
+def test_a_table_of_two_values_only_is_fitted(latently, tmp_path):  # noqa: F811
+    answers = pd.DataFrame((random().random((N, 4)) < 0.4).astype(int), columns=list("abcd"))
+    answers.to_csv(tmp_path / "a.csv", index=False)
+    answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json", "-o", tmp_path / "m")
+    assert json.loads(answer.out)["columns"] == list("abcd") and "all columns have two values" in answer.err
+    answer = latently("fit", tmp_path / "a.csv", "-m", "rbm", "-k", 2, "--max-iter", 2, "-o", tmp_path / "n")
+    assert "two values" not in answer.err
