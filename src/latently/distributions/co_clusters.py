@@ -48,13 +48,17 @@ class Blocks:
 def row_squares(X: Any) -> Floats:
     """(n,) sums of squares."""
     if is_sparse(X):
-        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
-    return np.einsum("nd,nd->n", X, X)
+        X = X.multiply(X).sum(axis=1)
+        squares: Floats = np.asarray(X).ravel()
+    else:
+        squares = np.einsum("nd,nd->n", X, X)
+    return squares
 
 
 def indicators(labels: Labels, n: int) -> Floats:
     """(m, n) with a one in each row."""
-    return (labels[:, None] == np.arange(n)).astype(np.float64)
+    found: Floats = (labels[:, None] == np.arange(n)).astype(np.float64)
+    return found
 
 
 def swept(entries: Entries, blocks: Blocks, *, refill: bool) -> tuple[Blocks, float]:
@@ -145,7 +149,8 @@ def _scores(sums: Floats, counts: Floats, core: Floats) -> tuple[Floats, Floats]
 def _lowest(scores: Floats, size: Floats) -> Labels:
     """The first of the lowest scores up to rounding."""
     within = scores.min(axis=1) + _ROUNDING * size
-    return np.argmax(scores <= within[:, None], axis=1)
+    found: Labels = np.argmax(scores <= within[:, None], axis=1)
+    return found
 
 
 def _refilled(labels: Labels, n: int, scores: Floats, entries: Entries, *, by_row: bool) -> Labels:

@@ -231,7 +231,8 @@ def inferred(components: Floats, penalty: float, block: Any) -> Floats:
 
 def by_largest(V: Floats, norms: Floats) -> NDArray[np.int64]:
     """The cluster of each row: the largest entry after columns are scaled to unit length."""
-    return np.argmax(V / np.where(norms > 0, norms, 1.0), axis=1)
+    found: NDArray[np.int64] = np.argmax(V / np.where(norms > 0, norms, 1.0), axis=1)
+    return found
 
 
 def normalised(factors: Factors) -> Factors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar
@@ -165,6 +166,15 @@ class CoClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeE
     @property
     def _n_features_out(self):
         return self.core_.shape[0]
+
+    def to(self, device):
+        """A copy of the fitted model, which works in main memory: `device` must be "numpy"."""
+        if device != "numpy":
+            raise ValueError(
+                f"{type(self).__name__} works in main memory; device must be 'numpy', not {device!r}"
+            )
+        check_is_fitted(self)
+        return copy(self)
 
     # -- fitting --------------------------------------------------------------------------------------
 

@@ -194,9 +194,9 @@ class TriFactorization(CoClustering):
         root = np.sqrt(matrix.weight)[:, None]
         X = matrix.X.multiply(root).tocsr() if is_sparse(matrix.X) else matrix.X * root
         factors = Factors(Z[matrix.kept] * root, self.core_, self.column_factors_)
-        penalties = self._overlap().costs(factors)
+        penalties = rows, columns, core = self._overlap().costs(factors)
         total = tri_factors.cost(Table.of(X, matrix.observed), factors, self._overlap())
-        return CoClusteringCost(total - sum(penalties), *penalties, total)
+        return CoClusteringCost(total - sum(penalties), rows, columns, core, total)
 
     def _row_norms(self):
         return np.ones(self.core_.shape[0])
@@ -291,6 +291,9 @@ class PenalizedNMTF(TriFactorization):
     core_penalty : float, default=0.1
         Penalty on the size of W. It must be positive where one of the others is: Z and C could escape them by
         becoming small while W grows.
+    tol : float, default=1e-4
+        The fit stops when a sweep decreases the cost by less than `tol` times the cost. Where penalties are
+        large beside X, scale moves between the factors for many sweeps, with little gain.
     {options}
 
     Attributes
@@ -313,6 +316,7 @@ class PenalizedNMTF(TriFactorization):
     row_penalty: float = option(default=0.1, check=check_number, least=0)
     column_penalty: float = option(default=0.1, check=check_number, least=0)
     core_penalty: float = option(default=0.1, check=check_number, least=0)
+    tol: float = option(default=1e-4, check=check_number, least=0)
 
     @classmethod
     def from_parameters(cls, *, core, column_factors, row_factors=None, row_norms=None, **options):
