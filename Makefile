@@ -51,6 +51,7 @@ format: $(VENV)/.with-lint  ## format the code and apply safe lint fixes
 bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the GEMM bound, and every way to run them
 	$(BIN)/python benchmarks/mixtures.py
 	$(BIN)/python benchmarks/ways.py
+	$(BIN)/python benchmarks/fits.py
 	$(BIN)/python benchmarks/binary.py
 	$(BIN)/python benchmarks/nmf.py
 	$(BIN)/python benchmarks/nlmf.py

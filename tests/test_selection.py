@@ -618,3 +618,39 @@ def test_labels_belong_to_the_log_loss():
         select(GaussianMixture(), X, {"n_components": [1]}, criterion="log_loss", y=y)
     with pytest.raises(ValueError, match="smallest class has 30 rows, too few for cv=31"):
         select(MJFAClassifier(), X, {"n_factors": [1]}, criterion="log_loss", y=y, cv=31)
+
+
+# -- pipelines ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", ["bic", "log_likelihood"])
+def test_the_last_step_of_a_pipeline_is_selected(criterion):
+    from sklearn.datasets import load_wine
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X = load_wine().data
+    settings = {"criterion": criterion, "cv": 2, "n_jobs": 1, "random_state": 0}
+    pipeline = make_pipeline(StandardScaler(), MFA(tol=1e-3, max_iter=20, n_init=1))
+    found = select(pipeline, X, {"mfa__n_components": [1, 2], "mfa__n_factors": [1, 2]}, **settings)
+    alone = select(
+        MFA(tol=1e-3, max_iter=20, n_init=1),
+        StandardScaler().fit_transform(X),
+        {"n_components": [1, 2], "n_factors": [1, 2]},
+        **settings,
+    )
+    assert found.best_params_ == {f"mfa__{name}": value for name, value in alone.best_params_.items()}
+    assert found.best_score_ == alone.best_score_ and list(found.table_["rank"]) == list(alone.table_["rank"])
+    rows = StandardScaler().fit(X).transform(X)
+    np.testing.assert_array_equal(found.best_.predict(X), alone.best_.predict(rows))
+    assert found.best_[0].n_features_in_ == 13 and not hasattr(pipeline[0], "mean_")
+    assert "mfa__n_components" in repr(found) and "<table" in found._repr_html_()
+    with pytest.raises(ValueError, match=r"of its last step only, .* not standardscaler__with_std"):
+        select(pipeline, X, {"standardscaler__with_std": [True, False]}, **settings)
+
+
+def test_sparse_rows_are_refused_with_the_cure():
+    from scipy.sparse import csr_array
+
+    with pytest.raises(TypeError, match="toarray"):
+        MFA(1, 1).fit(csr_array(np.eye(5)))

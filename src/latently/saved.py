@@ -34,8 +34,14 @@ KNOWN_CLASSES = {
     "DMFA": "latently.deep",
     "DMCFA": "latently.deep",
     "RBM": "latently.deep",
+    "DAGMM": "latently.deep",
+    "JointAutoencoder": "latently.deep",
     "DBN": "latently.deep",
     "VAE": "latently.deep",
+    "LinearGaussianIBP": "latently.factorization",
+    "MEIBP": "latently.factorization",
+    "IBPIBP": "latently.factorization",
+    "INBMT": "latently.factorization",
     "BNMF": "latently.factorization",
     "BinarySparseCoding": "latently.factorization",
     "VectorQuantizer": "latently.factorization",
@@ -61,7 +67,7 @@ def load(path, **needed):
     path : str or path-like
         The file; or a folder that the command line wrote, which holds a :class:`latently.tables.TableModel`.
     **needed
-        What the file could not hold, as `save` said: the `encoder` and `decoder` of a VAE with networks of
+        What the file could not hold, as `save` said: the `encoder` and `decoder` of networks of
         your own. Their parameters are those of the file.
 
     Returns

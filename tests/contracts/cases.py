@@ -21,6 +21,9 @@ from latently import deep
 from latently.deep import DMCFA, DMFA
 from latently.factorization import (
     BNMF,
+    IBPIBP,
+    INBMT,
+    MEIBP,
     NLMF,
     NMF,
     NMTF,
@@ -28,6 +31,7 @@ from latently.factorization import (
     BinarySparseCoding,
     DeepNLMF,
     FastNMTF,
+    LinearGaussianIBP,
     NLMFClassifier,
     PenalizedNMTF,
     VectorQuantizer,
@@ -55,7 +59,7 @@ EVERYWHERE = frozenset({"files", "dask", "torch"})
 ROW_METHODS = (
     *("score_samples", "predict", "predict_proba", "predict_log_proba", "transform", "reconstruct", "impute"),
     *("predict_codes", "predict_component", "predict_subcomponents", "subcomponent_proba", "bound"),
-    *("factor_posterior", "row_cost", "accepts", "sources", "score_sources"),
+    *("factor_posterior", "row_cost", "accepts", "sources", "score_sources", "memberships", "energy"),
 )
 
 
@@ -107,6 +111,9 @@ class Case:
     )
     in_closed_form: bool = False  # whether the fit takes no iterations
     layered: bool = False  # whether several fits follow one another, each with its own history
+    counted: bool = (
+        False  # whether rows are visited in order, and their number matters, as in an Indian buffet
+    )
     turned: bool = (
         False  # whether rounding decides on how factors are turned, which the density does not tell
     )
@@ -228,10 +235,14 @@ FALLING = {"direction": -1, "objective": cost}
 IN_FACTORS = {"direction": -1, "sources": frozenset({"files", "dask"})}
 BY_ROW_FACTORS = {"objective": cost_of_factors, **IN_FACTORS}
 BY_ROW_LABELS = {"objective": cost_of_labels, **IN_FACTORS}
+PRIORS = {"concentration_prior": [1, 1], "noise_prior": [1, 1e-3]}  # lists, as files have them
+UNMOVED = {**PLAIN, **PRIORS, "moves": False}
+BUFFET = {**IN_MEMORY, "objective": None, "rows": "counts"}
 LAYERED = {"direction": -1, "objective": None, "layered": True}
 CASES = [
     Case("GaussianMixture", partial(GaussianMixture, 2, **QUICK)),
     Case("GaussianMixture-spherical", partial(GaussianMixture, 2, covariance_type="spherical", **QUICK)),
+    Case("GaussianMixture-VVE", partial(GaussianMixture, 2, covariance_type="VVE", **QUICK)),
     Case("FactorAnalysis", partial(FactorAnalysis, 2, **QUICK)),
     Case("PPCA", partial(PPCA, 2, **QUICK), in_closed_form=True),
     Case("PPCA-holes", partial(PPCA, 2, **QUICK), holes=True),
@@ -310,6 +321,20 @@ CASES = [
     Case("FastNMTF", partial(FastNMTF, 3, 2, init="random", **QUICK), **BY_ROW_LABELS),
     Case("BNMF", partial(BNMF, 3, **QUICK), rows="counts"),
     Case("BinarySparseCoding", partial(BinarySparseCoding, 3, **QUICK)),
+    Case(
+        "LinearGaussianIBP",
+        partial(LinearGaussianIBP, max_iter=4, random_state=0, **PRIORS, component_prior=[1, 1e-3]),
+        counted=True,
+        **{**IN_MEMORY, "trained": True, "objective": None},
+    ),
+    Case(
+        "MEIBP",
+        partial(MEIBP, component_prior=[1, 1e-3], init_components=4, **UNMOVED),
+        counted=True,
+        **BUFFET,
+    ),
+    Case("INBMT", partial(INBMT, core_prior=[1, 1e-3], init_components=3, **UNMOVED), counted=True, **BUFFET),
+    Case("IBPIBP", partial(IBPIBP, rate_prior=[1, 1], init_components=3, **UNMOVED), counted=True, **BUFFET),
     Case("VectorQuantizer", partial(VectorQuantizer, 3, n_init=2, random_state=0), **IN_MEMORY),
     Case("PCA", partial(PCA, 2), **IN_MEMORY),
     Case("SourceDensity", partial(SourceDensity, PCA(), GaussianMixture(2, **QUICK)), **IN_MEMORY),
@@ -332,7 +357,7 @@ CASES = [
     Case("DMCFA", partial(DMCFA, 2, 2, 2, 1, **PLAIN), layered=True),
     Case("DMCFA-tuned", partial(DMCFA, 2, 2, 2, 1, fine_tune=True, **QUICK), layered=True),
 ]
-NETWORKS = {"DBN", "RBM", "VAE"}
+NETWORKS = {"DAGMM", "DBN", "JointAutoencoder", "RBM", "VAE"}
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 if HAVE_TORCH:
     TRAINED = {"trained": True, "sources": frozenset({"files", "torch"})}
@@ -352,6 +377,22 @@ if HAVE_TORCH:
             "VAE-bernoulli",
             partial(deep.VAE, 1, hidden_layer_sizes=[3], likelihood="bernoulli", **EPOCHS),
             rows="unit",
+            **TRAINED,
+        ),
+        Case(
+            "DAGMM",
+            partial(deep.DAGMM, 2, 1, hidden_layer_sizes=[6], estimation_layer_sizes=[4], **EPOCHS),
+            **TRAINED,
+        ),
+        Case(
+            "JointAutoencoder",
+            partial(deep.JointAutoencoder, 2, hidden_layer_sizes=[6], **EPOCHS),
+            unlabelled=True,
+            **TRAINED,
+        ),
+        Case(
+            "JointAutoencoder-variational",
+            partial(deep.JointAutoencoder, 2, hidden_layer_sizes=[6], variational=True, **EPOCHS),
             **TRAINED,
         ),
     ]

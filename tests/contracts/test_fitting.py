@@ -190,7 +190,7 @@ def test_weights_that_are_none(case, bad):
         case.fit(X, y, BAD_WEIGHTS[bad](len(X)))
 
 
-@having(trained=False)
+@having(trained=False, counted=False)
 def test_the_order_of_rows_does_not_matter(case):
     X, y = case.data()
     order = np.random.default_rng(9).permutation(len(X))
@@ -201,7 +201,7 @@ def test_the_order_of_rows_does_not_matter(case):
 # -- missing entries ----------------------------------------------------------------------------------
 
 
-@having(takes_nan=True)
+@having(takes_nan=True, counted=False)
 def test_rows_that_say_nothing_change_nothing(case):
     if not getattr(case.cls, "takes_unlabelled", True):
         pytest.skip("every row has a label, which says something")

@@ -178,6 +178,20 @@ def test_networks_show_their_training_samples_and_reconstructions():
     assert "econstruct" in text and "sample" in text.lower()
 
 
+def test_outlier_detectors_and_joint_autoencoders_are_shown():
+    pytest.importorskip("torch")
+    from latently import deep
+
+    X, y = digits()[0][:120], digits()[1][:120]
+    options = {"hidden_layer_sizes": (8,), "max_iter": 3, "random_state": 0}
+    text = Reader(report(deep.DAGMM(2, 2, **options).fit(X), X).html).text()
+    assert "trained for 3 epochs" in text and "anomaly" in text and "loss per row" in text
+    found = Reader(
+        report(deep.JointAutoencoder(2, **options).fit(X, y), X, labels=y, image_shape=(8, 8)).html
+    )
+    assert {"Training", "Projection of the rows"} <= set(found.headings())
+
+
 def test_one_row_is_enough():
     X, y, _ = wine()
     found = Reader(report(mcfa(), X[:1], labels=y[:1]).html)

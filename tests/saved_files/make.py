@@ -13,9 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from latently.deep import DBN, DMCFA, DMFA, RBM, VAE
+from latently.deep import DAGMM, DBN, DMCFA, DMFA, RBM, VAE, JointAutoencoder
 from latently.factorization import (
     BNMF,
+    IBPIBP,
+    INBMT,
+    MEIBP,
     NLMF,
     NMF,
     NMTF,
@@ -23,6 +26,7 @@ from latently.factorization import (
     BinarySparseCoding,
     DeepNLMF,
     FastNMTF,
+    LinearGaussianIBP,
     NLMFClassifier,
     PenalizedNMTF,
     VectorQuantizer,
@@ -87,6 +91,10 @@ def models():
             max_iter=5,
         ),
         "BNMF": BNMF(3, **few),
+        "LinearGaussianIBP": LinearGaussianIBP(max_iter=5, random_state=0),
+        "MEIBP": MEIBP(init_components=3, **few),
+        "IBPIBP": IBPIBP(init_components=3, **few),
+        "INBMT": INBMT(init_components=3, **few),
         "BinarySparseCoding": BinarySparseCoding(3, **few),
         "PCA": PCA(2),
         "VectorQuantizer": VectorQuantizer(3, n_init=1, random_state=0),
@@ -105,6 +113,10 @@ def models():
             (4, 3), visible="gaussian", visible_variance=10.0, fine_tune=2, max_iter=5, random_state=0
         ),
         "VAE": VAE(1, hidden_layer_sizes=[3], prior="mixture", max_iter=5, random_state=0),
+        "DAGMM": DAGMM(2, 1, hidden_layer_sizes=[3], max_iter=5, random_state=0),
+        "JointAutoencoder": JointAutoencoder(
+            2, hidden_layer_sizes=[3], reject_below=-30.0, max_iter=5, random_state=0
+        ),
         "RBM": RBM(3, visible="gaussian", visible_variance=10.0, max_iter=5, random_state=0),
     }
 

@@ -56,6 +56,14 @@ MODELS = {
     "dmfa": Model(_DEEP, "DMFA", "MFA with a mixture in each component", kind="deep"),
     "dmcfa": Model(_DEEP, "DMCFA", "MCFA with a mixture in each component", kind="deep"),
     "vae": Model(_DEEP, "VAE", "variational autoencoder", k=None, kind="network"),
+    "dagmm": Model(_DEEP, "DAGMM", "anomalies by an autoencoder and a mixture of codes", kind="network"),
+    "joint-autoencoder": Model(
+        _DEEP,
+        "JointAutoencoder",
+        "an autoencoder that classifies, generates and rejects",
+        k=None,
+        kind="classes",
+    ),
     "rbm": Model(
         _DEEP,
         "RBM",
@@ -110,6 +118,21 @@ MODELS = {
         kind="parts",
     ),
     "bnmf": Model(_PARTS, "BNMF", "counts as sums of binary causes", q=None, kind="parts"),
+    "meibp": Model(_PARTS, "MEIBP", "binary features, as many as needed", k=None, q=None, kind="parts"),
+    "inbmt": Model(
+        _PARTS,
+        "INBMT",
+        "binary codes of rows and of columns, as many as needed",
+        k=None,
+        q=None,
+        kind="parts",
+    ),
+    "ibp-ibp": Model(
+        _PARTS, "IBPIBP", "binary features that come with categories", k=None, q=None, kind="parts"
+    ),
+    "ibp": Model(
+        _PARTS, "LinearGaussianIBP", "binary features by Gibbs sampling", k=None, q=None, kind="parts"
+    ),
     "binary-sparse-coding": Model(
         _PARTS, "BinarySparseCoding", "real numbers as sums of binary causes", q=None, kind="parts"
     ),

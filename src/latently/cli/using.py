@@ -28,6 +28,7 @@ from latently.saved import load
 from latently.tables import answers
 from latently.tables.preparation import ACCEPTANCE
 from latently.tables.preparing import later_rows
+from latently.tables.reading import FILE
 
 CELLS_IN_REPORT = 16_000_000  # of more, rows are drawn
 MOST_SAMPLES_AT_ONCE = 100_000
@@ -86,7 +87,7 @@ def apply(folder, data, reading, missing, columns_of, voice, *, output, force, k
     for name in keep:
         if name not in later.table.columns:
             raise ValueError(f"--keep names {shown(name)}, which is not a column of the data")
-    if later.table.path.is_dir():
+    if FILE in later.table.beside:  # of images, or one of several
         keep = (*keep, "file")
 
     def frames():
@@ -108,6 +109,8 @@ def predictions(folder, all_probabilities):
         return lambda values: {name: answers.predicted(model, record, values)}
 
     def columns_of(values):
+        if not hasattr(model, "predict_proba"):  # an outlier detector
+            return answers.anomalies(model, record, values)
         probability = answers.probabilities(model, record, values)
         found = {name: answers.predicted(model, record, values), "probability": probability.max(axis=1)}
         if all_probabilities:
@@ -296,6 +299,7 @@ def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows, r
             "columns": len(record.columns),
             "standardised": record.standardised,
             **({"left out": left_out} if left_out else {}),
+            **({"verdict": record.verdict} if record.verdict else {}),
         },
         units=(record.mean, record.scale),
         row_numbers=row_numbers,
@@ -325,13 +329,26 @@ def _command_line(folder, data):
     options += [part for name, why in record.left_out if why == "not wanted" for part in ("--without", name)]
     options += [part for text in record.missing for part in ("--missing", text)]
     options += [part for name in record.as_is for part in ("--as-is", name)]
+    options += [part for text in _settings(folder.model, entry) for part in ("--option", text)]
     return CommandLine(
         str(folder.path),
-        str(data),
+        tuple(map(str, data)) if isinstance(data, list | tuple) else (str(data),),
         record.model,
         {option: size for option, size in given.items() if isinstance(size, int)},
         tuple(options),
     )
+
+
+def _settings(model, entry):
+    """Settings of a model that are not the defaults, as --option has them."""
+    given = model.get_params(deep=False)
+    defaults = type(model)().get_params(deep=False) if entry.name != "PerClass" else given
+    own = {entry.k, entry.q, "random_state", "max_iter", "tol", "callbacks", "verbose"}
+    return [
+        f"{name}={value}"
+        for name, value in given.items()
+        if name not in own and value != defaults[name] and isinstance(value, bool | int | float | str)
+    ]
 
 
 def read_selection(folder):

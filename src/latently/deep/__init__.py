@@ -9,13 +9,21 @@ from latently.deep.dmcfa import DMCFA
 from latently.deep.dmfa import DMFA
 
 if TYPE_CHECKING:
+    from latently.deep.dagmm import DAGMM
     from latently.deep.dbn import DBN
+    from latently.deep.joint_autoencoder import JointAutoencoder
     from latently.deep.rbm import RBM
     from latently.deep.vae import VAE
 
-__all__ = ["DBN", "DMCFA", "DMFA", "RBM", "VAE"]
+__all__ = ["DAGMM", "DBN", "DMCFA", "DMFA", "RBM", "VAE", "JointAutoencoder"]
 
-_NETWORKS = {"DBN": "dbn", "RBM": "rbm", "VAE": "vae"}  # so that `import latently.deep` needs no torch
+_NETWORKS = {  # so that `import latently.deep` needs no torch
+    "DAGMM": "dagmm",
+    "DBN": "dbn",
+    "JointAutoencoder": "joint_autoencoder",
+    "RBM": "rbm",
+    "VAE": "vae",
+}
 
 
 def __getattr__(name: str) -> Any:

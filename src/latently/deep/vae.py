@@ -16,27 +16,23 @@ AISTATS.
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
-from torch.nn.functional import softplus
 
 from latently.core.drivers import Objective
+from latently.deep.coders import CODERS, LOG_2PI, divergence
+from latently.deep.coding import CodingEstimator
 from latently.deep.draws import RowDraws
-from latently.deep.nets import ACTIVATIONS, ConvDecoder, ConvEncoder, mlp, own_copy
-from latently.deep.network import NetworkEstimator
 from latently.estimators.checks import (
     check_choice,
     check_flag,
     check_integer,
-    check_layer_sizes,
     check_number,
 )
 from latently.estimators.options import estimator, option
@@ -47,116 +43,7 @@ from latently.mixture import GaussianMixture
 from latently.training.generators import generator_of, seed_of
 
 _SAMPLES_AT_A_TIME = 50
-_LOG_2PI = math.log(2.0 * math.pi)
-_MOST_LOG_VARIANCE = 20.0
 _PRIOR_COMPONENTS = 20
-
-
-# -- likelihoods: functions of rows in the frame of the module ------------------------------------------
-
-
-class Coder(nn.Module):
-    """Encoder and decoder with what belongs to the likelihood; rows are in the units of X."""
-
-    mean: Tensor
-
-    def __init__(self, encoder: nn.Module, decoder: nn.Module, n_features: int):
-        super().__init__()
-        self.encoder, self.decoder = encoder, decoder
-        self.register_buffer("mean", torch.zeros(n_features))  # of the rows
-
-    def posterior(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and log variances of q(z | x), (n, q) each."""
-        m, log_v = self.encoder(self.inside(X)).chunk(2, dim=1)
-        return m, log_v.clamp(-_MOST_LOG_VARIANCE, _MOST_LOG_VARIANCE)
-
-    def start(self, mean: Tensor, variance: Tensor) -> None:
-        """Set what depends on the moments (D,) of the rows."""
-        self.mean.copy_(mean)
-
-    def inside(self, X: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def expected(self, Z: Tensor) -> Tensor:
-        """E[x | z], (n, D)"""
-        raise NotImplementedError
-
-    def log_likelihood(self, X: Tensor, Z: Tensor, observed: Tensor | None = None) -> Tensor:
-        """ln p(x | z) of rows (n, D) and their codes (n, S, q), (n, S); of entries that are observed."""
-        raise NotImplementedError
-
-    def draw(self, Z: Tensor, generator: torch.Generator) -> Tensor:
-        raise NotImplementedError
-
-
-class GaussianCoder(Coder):
-    """x | z ~ N(mean + scale g(z), scale^2 s2 I)"""
-
-    scale: Tensor
-
-    def __init__(self, encoder: nn.Module, decoder: nn.Module, n_features: int):
-        super().__init__(encoder, decoder, n_features)
-        self.register_buffer("scale", torch.ones(()))
-        self.log_noise = nn.Parameter(torch.zeros(()))  # ln s2
-
-    def start(self, mean: Tensor, variance: Tensor) -> None:
-        super().start(mean, variance)
-        common = torch.sqrt(variance.mean())
-        self.scale.copy_(common if common > 0 else torch.ones(()))
-
-    @property
-    def noise_variance(self) -> float:
-        return float(torch.exp(self.log_noise.detach().double()) * self.scale.double() ** 2)
-
-    def inside(self, X: Tensor) -> Tensor:
-        return (X - self.mean) / self.scale
-
-    def expected(self, Z: Tensor) -> Tensor:
-        return self.mean + self.scale * self.decoder(Z)
-
-    def log_likelihood(self, X: Tensor, Z: Tensor, observed: Tensor | None = None) -> Tensor:
-        n, S, q = Z.shape
-        error = self.inside(X)[:, None] - self.decoder(Z.reshape(n * S, q)).reshape(n, S, -1)
-        D: Any = X.shape[1]
-        if observed is not None:
-            error, D = error * observed[:, None], observed.sum(dim=1, keepdim=True)
-        volume = D * (_LOG_2PI + self.log_noise + 2.0 * torch.log(self.scale))
-        return -0.5 * ((error**2).sum(dim=2) * torch.exp(-self.log_noise) + volume)
-
-    def draw(self, Z: Tensor, generator: torch.Generator) -> Tensor:
-        mean = self.expected(Z)
-        noise = torch.empty_like(mean).normal_(generator=generator)
-        return mean + self.scale * torch.exp(0.5 * self.log_noise) * noise
-
-
-class BernoulliCoder(Coder):
-    """x | z ~ Bernoulli(logistic(g(z))); a fraction x is x ln p(1) + (1 - x) ln p(0)."""
-
-    def inside(self, X: Tensor) -> Tensor:
-        return X
-
-    def expected(self, Z: Tensor) -> Tensor:
-        return torch.sigmoid(self.decoder(Z))
-
-    def log_likelihood(self, X: Tensor, Z: Tensor, observed: Tensor | None = None) -> Tensor:
-        n, S, q = Z.shape
-        logits = self.decoder(Z.reshape(n * S, q)).reshape(n, S, -1)
-        if observed is not None:
-            found = torch.einsum("nd,nsd->ns", X * observed, logits)
-            return found - torch.einsum("nd,nsd->ns", observed, softplus(logits))
-        return torch.einsum("nd,nsd->ns", X, logits) - softplus(logits).sum(dim=2)
-
-    def draw(self, Z: Tensor, generator: torch.Generator) -> Tensor:
-        mean = self.expected(Z)
-        return torch.empty_like(mean).uniform_(generator=generator).lt_(mean)
-
-
-_CODERS = {"gaussian": GaussianCoder, "bernoulli": BernoulliCoder}
-
-
-def divergence(m: Tensor, log_v: Tensor) -> Tensor:
-    """KL of N(m, diag v) from N(0, I), (n,)"""
-    return 0.5 * (m**2 + torch.exp(log_v) - 1.0 - log_v).sum(dim=1)
 
 
 @dataclass(frozen=True)
@@ -179,41 +66,20 @@ def _check_prior(name, value):
         raise ValueError(f'{name} must be "normal", "mixture" or a density such as MFA(10, 5), not {value!r}')
 
 
-def _check_image_shape(name, value):
-    if value is not None:
-        check_layer_sizes(name, value, fewest=2)
-        if len(value) > 3:
-            raise ValueError(f"{name} must be (height, width) or (channels, height, width), not {value!r}")
-
-
-def _check_network(name, value):
-    if value is not None and not isinstance(value, nn.Module):
-        raise ValueError(f"{name} must be a torch.nn.Module or None, not {value!r}")
-
-
 @estimator
-class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkEstimator):
+class VAE(Rejecting, CodingEstimator):
     """Variational autoencoder: p(x) = integral of p(x | z) p(z) with a network for the mean of x given z.
 
     Parameters
     ----------
     n_factors : int, default=2
         Number of latent variables q.
-    hidden_layer_sizes : sequence of int, default=(200,)
-        Sizes of the hidden layers of the encoder, or numbers of channels of its convolutions; the decoder
-        mirrors it. () is linear.
     likelihood : {"gaussian", "bernoulli"}, default="gaussian"
         Gaussian with one learnt variance, or Bernoulli for rows in [0, 1].
-    architecture : {"auto", "mlp", "conv"}, default="auto"
-        Multilayer perceptrons or convolutional nets; "auto" is "conv" if `image_shape` is given.
-    image_shape : tuple, optional
-        (height, width) or (channels, height, width) of the image that a row is.
     encoder, decoder : torch.nn.Module, optional
         Networks of your own: rows (n, n_features) to (n, 2 n_factors), means and log variances; and codes
         (n, n_factors) to (n, n_features), means or, for "bernoulli", log odds. Copies are trained, from the
         parameters that they have. A saved file holds their parameters, but `latently.load` needs both.
-    activation : {"tanh", "relu", "softplus", "elu"}, default="tanh"
-        After each hidden layer.
     prior : {"normal", "mixture"} or density, default="normal"
         p(z). A mixture is fitted to draws of q(z | x) after training; "mixture" has 20 Gaussian components
         (fewer for few rows), and any density of latently may be given, such as `MFA(10, 5)`.
@@ -223,8 +89,6 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
         Epochs over which the weight of the KL divergence in the loss rises to one.
     learning_rate : float, default=5e-3
         Step size of Adam; for large nets and long trainings 1e-3 is better.
-    learning_rate_schedule : {"constant", "cosine"}, default="constant"
-        "cosine" lowers the step size to zero over `max_iter` epochs.
     {options}
 
     Attributes
@@ -256,20 +120,11 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
 
     n_factors: int = option(default=2, check=check_integer, least=1)
     _: KW_ONLY
-    hidden_layer_sizes: Any = option(default=(200,), check=check_layer_sizes, fewest=0)
-    likelihood: str = option(default="gaussian", check=check_choice, choices=tuple(_CODERS))
-    architecture: str = option(default="auto", check=check_choice, choices=("auto", "mlp", "conv"))
-    image_shape: Any = option(default=None, check=_check_image_shape)
-    encoder: Any = option(default=None, check=_check_network)
-    decoder: Any = option(default=None, check=_check_network)
-    activation: str = option(default="tanh", check=check_choice, choices=tuple(ACTIVATIONS))
+    likelihood: str = option(default="gaussian", check=check_choice, choices=tuple(CODERS))
     prior: Any = option(default="normal", check=_check_prior)
     binarize: bool = option(default=False, check=check_flag)
     warm_up: int = option(default=0, check=check_integer, least=0)
     learning_rate: float = option(default=5e-3, check=check_number, least=0)
-    learning_rate_schedule: str = option(
-        default="constant", check=check_choice, choices=("constant", "cosine")
-    )
 
     objective: ClassVar[Objective] = Objective("ELBO per row")
     watched: ClassVar[str] = "ELBO"
@@ -278,17 +133,8 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
 
     def _check_options(self):
         super()._check_options()
-        if self.architecture == "conv" and self.image_shape is None:
-            raise ValueError('architecture="conv" needs image_shape=(height, width)')
         if self.binarize and self.likelihood != "bernoulli":
             raise ValueError(f'binarize=True needs likelihood="bernoulli", not {self.likelihood!r}')
-
-    def _check_features(self, n_features):
-        if self.image_shape is not None and math.prod(self.image_shape) != n_features:
-            raise ValueError(
-                f"image_shape={self.image_shape!r} has {math.prod(self.image_shape)} pixels, but X has "
-                f"{n_features} columns"
-            )
 
     def _check_rows(self, X):
         if self.likelihood == "bernoulli":
@@ -300,53 +146,8 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
                 )
 
     def _module(self, n_features):
-        q, sizes = self.n_factors, tuple(map(int, self.hidden_layer_sizes))
-        if self.architecture == "conv" or (self.architecture == "auto" and self.image_shape is not None):
-            shape: Any = tuple(map(int, self.image_shape))
-            shape = (1, *shape) if len(shape) == 2 else shape
-            encoder: nn.Module = ConvEncoder(shape, sizes, 2 * q, self.activation)
-            decoder: nn.Module = ConvDecoder(shape, sizes, q, self.activation)
-        else:
-            encoder = mlp((n_features, *sizes, 2 * q), self.activation)
-            decoder = mlp((q, *sizes[::-1], n_features), self.activation)
-        if self.encoder is not None:
-            encoder = own_copy(self.encoder, "encoder", n_features, 2 * q)
-        if self.decoder is not None:
-            decoder = own_copy(self.decoder, "decoder", q, n_features)
-        return _CODERS[self.likelihood](encoder, decoder, n_features)
-
-    def _start(self, module, rows):
-        total: Any = 0.0
-        squares: Any = 0.0
-        centre: Any = None
-        n = 0.0
-        for batch in rows.batches(torch.Generator(rows.device)):
-            if centre is None:  # so that large offsets cost no digits
-                centre = batch.X.double().mean(dim=0)
-            apart = batch.X.double() - centre
-            weight = torch.ones(len(batch)) if batch.weight is None else batch.weight
-            weight = weight.to(apart)
-            total, squares, n = total + weight @ apart, squares + weight @ apart**2, n + float(weight.sum())
-        mean = total / n
-        module.start((centre + mean).float(), (squares / n - mean**2).clamp(min=0.0).float())
-
-    def _optimizer(self, module):
-        noise = [module.log_noise] if self.likelihood == "gaussian" else []
-        nets = [parameter for parameter in module.parameters() if all(parameter is not one for one in noise)]
-        groups: list[dict[str, Any]] = [{"params": nets}]
-        if noise:  # one number that all entries of all rows agree on
-            groups.append({"params": noise, "lr": 10.0 * self.learning_rate})
-        return torch.optim.Adam(groups, lr=self.learning_rate, fused=True)
-
-    def _schedule(self):
-        if self.learning_rate_schedule == "constant":
-            return None
-        return lambda epoch: 0.5 * (1.0 + math.cos(math.pi * epoch / max(self.max_iter, 1)))
-
-    @property
-    def draws_name_generators(self):  # type: ignore[override]
-        """Networks of the user may have dropout."""
-        return self.encoder is None and self.decoder is None
+        encoder, decoder = self._networks(n_features, 2 * self.n_factors)
+        return CODERS[self.likelihood](encoder, decoder, n_features)
 
     @property
     def static_steps(self):  # type: ignore[override]
@@ -397,13 +198,6 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
             raise AttributeError('noise_variance_ exists after fit with likelihood="gaussian"')
         return self.module_.noise_variance
 
-    @property
-    def _n_features_out(self):
-        return self.n_factors
-
-    def _sizes_in_words(self):
-        return [f"{self.n_factors} factors"]
-
     def factor_posterior(self, X):
         """Means and variances of q(z | x), (n_samples, n_factors) each.
 
@@ -418,31 +212,6 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
 
         both = self._exactly(part, X)
         return both[:, : self.n_factors], both[:, self.n_factors :]
-
-    def transform(self, X, *, out=None):
-        """Means of q(z | x), (n_samples, n_factors).
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), path or blocks
-        out : path of a .npy file, optional
-        """
-        return self._exactly(lambda module, X: module.posterior(X)[0], X, out)
-
-    def inverse_transform(self, Z):
-        """E[x | z] of codes (n_samples, n_factors), (n_samples, n_features)."""
-        check_is_fitted(self)
-        given = torch.is_tensor(Z)
-        codes = torch.as_tensor(Z if given else np.asarray(Z, dtype=np.float64), dtype=torch.float64)
-        if codes.ndim != 2 or codes.shape[1] != self.n_factors:
-            raise ValueError(f"Z must have {self.n_factors} columns, not shape {tuple(codes.shape)}")
-        with torch.no_grad():
-            found = self._double().expected(codes.detach().to(self.module_.mean.device))
-        return found.to(Z.device) if given else found.cpu().numpy()
-
-    def reconstruct(self, X, *, out=None):
-        """E[x | z] at the mean of q(z | x), (n_samples, n_features)."""
-        return self._exactly(lambda module, X: module.expected(module.posterior(X)[0]), X, out)
 
     def impute(self, X, *, n_steps=10, n_samples=200, random_state=0, out=None):
         """Rows with missing entries (NaN) replaced by their conditional means.
@@ -465,7 +234,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
         check_integer("n_steps", n_steps, least=1)
         check_integer("n_samples", n_samples, least=1)
         seed, density = seed_of(random_state), self._prior_density()
-        log_prior = density or (lambda Z: -0.5 * (Z**2 + _LOG_2PI).sum(dim=2))
+        log_prior = density or (lambda Z: -0.5 * (Z**2 + LOG_2PI).sum(dim=2))
         others = self._prior_codes(n_samples, seed)  # (S, q), the same for all rows
 
         def part(module, X):
@@ -481,7 +250,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
             drawn = m[:, None] + torch.exp(0.5 * log_v)[:, None] * noise
             Z = torch.cat([drawn, others.to(X).expand(len(X), -1, -1)], dim=1)
             apart = (Z - m[:, None]) * torch.exp(-0.5 * log_v)[:, None]
-            log_q = -0.5 * (apart**2 + _LOG_2PI + log_v[:, None]).sum(dim=2)
+            log_q = -0.5 * (apart**2 + LOG_2PI + log_v[:, None]).sum(dim=2)
             log_p = log_prior(Z)
             observed = (~missing).to(X.dtype)
             given = torch.where(missing, 0.0, X)
@@ -524,7 +293,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
                     total += prior(Z).sum(dim=1)
             if prior is None:
                 return total / n_samples - divergence(m, log_v)
-            return total / n_samples + 0.5 * (1.0 + _LOG_2PI + log_v).sum(dim=1)
+            return total / n_samples + 0.5 * (1.0 + LOG_2PI + log_v).sum(dim=1)
 
         return self._by_draws(part, X, out)
 
@@ -567,8 +336,8 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
             log_sum = torch.full((len(X),), -math.inf, dtype=X.dtype, device=X.device)
             log_squares = log_sum.clone()
             for Z, noise in _drawn_codes(X, m, log_v, seed, n_samples):
-                log_prior = -0.5 * (Z**2 + _LOG_2PI).sum(dim=2) if prior is None else prior(Z)
-                log_q = -0.5 * (noise**2 + _LOG_2PI + log_v[:, None]).sum(dim=2)
+                log_prior = -0.5 * (Z**2 + LOG_2PI).sum(dim=2) if prior is None else prior(Z)
+                log_q = -0.5 * (noise**2 + LOG_2PI + log_v[:, None]).sum(dim=2)
                 log_w = module.log_likelihood(X, Z) + log_prior - log_q
                 log_sum = torch.logaddexp(log_sum, torch.logsumexp(log_w, dim=1))
                 log_squares = torch.logaddexp(log_squares, torch.logsumexp(2.0 * log_w, dim=1))
@@ -632,21 +401,12 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
             return torch.from_numpy(rng.standard_normal((n, self.n_factors)))
         return torch.from_numpy(draw_from(self.prior_, n, rng)[0])
 
-    def _double(self):
-        return deepcopy(self.module_).double()
-
-    def _exactly(self, part, X, out=None, missing=False):
-        return self.rows_through(part, X, out, dtype=torch.float64, missing=missing)
-
     def _by_draws(self, part, X, out):
         widths = self.n_features_in_ if hasattr(self, "n_features_in_") else 0
         floats = _SAMPLES_AT_A_TIME * (widths + sum(self.hidden_layer_sizes) + 4 * self.n_factors)
         return self.rows_through(part, X, out, dtype=torch.float64, floats_per_row=floats)
 
     # -- files ----------------------------------------------------------------------------------------
-
-    def _needed_at_load(self):
-        return [name for name in ("encoder", "decoder") if getattr(self, name) is not None]
 
     def _parts(self):
         return super()._parts() | {"prior": self.prior_}
@@ -656,18 +416,6 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Rejecting, NetworkE
         self.prior_ = prior
         if prior is not None and getattr(prior, "n_features_in_", None) != self.n_factors:
             raise ValueError(f"the prior must be a density of {self.n_factors} factors")
-
-    def _more_header(self):
-        return super()._more_header() | {"needs": self._needed_at_load()}
-
-    def _set_more(self, *, needs, **more):  # type: ignore[override]
-        missing = [name for name in needs if getattr(self, name, None) is None]
-        if missing:
-            given = ", ".join(f"{name}=..." for name in missing)
-            raise ValueError(
-                f"its {' and '.join(missing)} were modules of your own; use latently.load(path, {given})"
-            )
-        super()._set_more(**more)
 
 
 def _drawn_codes(X, m, log_v, seed, n_samples):

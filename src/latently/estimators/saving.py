@@ -268,7 +268,10 @@ def _rebuilt(
     groups = _groups(arrays, ("fitted", "exact", "fit", "hyper", "parts"))
     for group in ("fitted", "exact", "fit"):
         _check_numbers(groups[group])
-    _check_sizes(header["hyper_parameters"], sum(array.size for array in arrays.values()))
+    more = header.get("more", {})
+    _require(isinstance(more, dict))
+    own_networks = bool(needed) or bool(more.get("needs"))
+    _check_sizes(header["hyper_parameters"], sum(array.size for array in arrays.values()), own_networks)
     estimator = _rebuilt_settings(class_named, header, groups["hyper"], level)
     estimator.set_params(**(needed or {}))
     estimator._check_options()
@@ -296,8 +299,6 @@ def _rebuilt(
     )
     if hasattr(estimator, "history_"):
         _set_history(estimator, header, groups["fit"])
-    more = header.get("more", {})
-    _require(isinstance(more, dict))
     if more or hasattr(estimator, "_set_more"):
         known = hasattr(estimator, "_set_more")
         _require(known, f"its header has unknown entries: {sorted(more)}")
@@ -386,11 +387,14 @@ def _rebuilt_mapping(pairs: Any) -> dict[Any, Any]:
     return {key: value for key, value in pairs}
 
 
-def _check_sizes(hyper_parameters: Any, entries: int) -> None:
-    """Sizes of a fitted estimator are those of its arrays; larger ones would take memory for nothing."""
+def _check_sizes(hyper_parameters: Any, entries: int, own_networks: bool) -> None:
+    """Sizes of a fitted estimator are those of its arrays; larger ones would take memory for nothing.
+
+    Networks of the user have layers of their own, whatever the sizes of the hidden ones.
+    """
     _require(isinstance(hyper_parameters, dict))
     for name, value in hyper_parameters.items():
-        if name in _SIZES:
+        if name in _SIZES and not (own_networks and name == "hidden_layer_sizes"):
             most = _largest_size(value)
             _require(most <= entries, f"{name}={value!r} does not go with {entries} numbers"[:200])
 

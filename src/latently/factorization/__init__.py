@@ -3,6 +3,10 @@
 from latently.factorization.binary import BNMF, BinarySparseCoding
 from latently.factorization.deep_nlmf import DeepNLMF
 from latently.factorization.fast_nmtf import FastNMTF
+from latently.factorization.ibp_ibp import IBPIBP
+from latently.factorization.inbmt import INBMT
+from latently.factorization.linear_gaussian_ibp import LinearGaussianIBP
+from latently.factorization.meibp import MEIBP
 from latently.factorization.nlmf import NLMF
 from latently.factorization.nlmf_classifier import NLMFClassifier
 from latently.factorization.nmf import NMF
@@ -12,6 +16,9 @@ from latently.factorization.quantizer import VectorQuantizer
 
 __all__ = [
     "BNMF",
+    "IBPIBP",
+    "INBMT",
+    "MEIBP",
     "NLMF",
     "NMF",
     "NMTF",
@@ -19,6 +26,7 @@ __all__ = [
     "BinarySparseCoding",
     "DeepNLMF",
     "FastNMTF",
+    "LinearGaussianIBP",
     "NLMFClassifier",
     "PenalizedNMTF",
     "VectorQuantizer",

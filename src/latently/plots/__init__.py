@@ -1,5 +1,10 @@
 """Plots of models and data (extra `plots`)."""
 
+try:
+    import matplotlib as _matplotlib  # noqa: F401
+except ImportError as error:
+    raise ImportError("plots need matplotlib: pip install 'latently[plots]'") from error
+
 from latently.plots.blocks import BlocksDisplay
 from latently.plots.convergence import ConvergenceDisplay
 from latently.plots.images import ImageGridDisplay, image_grid

@@ -222,6 +222,8 @@ class Facts:
         if hasattr(self.model, "n_row_clusters"):
             names = [f"row cluster {k}" for k in range(self.model.core_.shape[0])]
             return Groups("row cluster", names, predicted.astype(int))
+        if not hasattr(self.model, "predict_proba"):  # an outlier detector
+            return Groups("kind of row", ["usual", "anomaly"], (predicted == -1).astype(int))
         probabilities = self.asked("predict_proba")
         names = [f"component {k}" for k in range(probabilities.shape[1])]
         if getattr(self.model, "noise_component", False):  # has the last column, and the label -1

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from latently.selection.criteria import CRITERIA, Criterion
 
 if TYPE_CHECKING:
+    from latently.selection.comparison import Comparison, compare
+    from latently.selection.fit_check import Calibration, calibration
     from latently.selection.imputer import Imputer
     from latently.selection.outliers import OutlierDetector, as_outlier_detector
     from latently.selection.result import Selection
@@ -15,19 +17,27 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CRITERIA",
+    "Calibration",
+    "Comparison",
     "Criterion",
     "Imputer",
     "OutlierDetector",
     "Selection",
     "as_outlier_detector",
+    "calibration",
+    "compare",
     "select",
 ]
 
 _HOMES = {
+    "Calibration": "fit_check",
+    "Comparison": "comparison",
     "Imputer": "imputer",
     "OutlierDetector": "outliers",
     "Selection": "result",
     "as_outlier_detector": "outliers",
+    "calibration": "fit_check",
+    "compare": "comparison",
     "select": "search",
 }
 

@@ -42,6 +42,13 @@ def probabilities(estimator, record, values):
     return np.asarray(estimator.predict_proba(record.to_frame(values)))
 
 
+def anomalies(estimator, record, values):
+    """What an outlier detector says of each row, as columns: whether it is an anomaly, and its score."""
+    rows = record.to_frame(values)
+    odd = np.asarray(estimator.predict(rows)) == -1
+    return {"anomaly": odd, "score": np.asarray(estimator.decision_function(rows), dtype=np.float64)}
+
+
 def factors(estimator, record, values):
     """(n, q) factors of each row."""
     needs(estimator, "transform", "compute factors: it has none")

@@ -38,7 +38,7 @@ def predict(
     reading = read.reading()
     from latently.cli import using
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         folder = using.open_folder(model)
         columns_of = using.predictions(folder, probabilities)
         _apply(folder, data, read, reading, columns_of, voice, keep, to)
@@ -72,7 +72,7 @@ def score(
     reading = read.reading()
     from latently.cli import using
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         folder = using.open_folder(model)
         limit = using.threshold(folder, accept, reference, reading, read.missing or (), voice)
         n_rejected = 0
@@ -97,7 +97,7 @@ def transform(
     reading = read.reading()
     from latently.cli import using
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         folder = using.open_folder(model)
         _apply(folder, data, read, reading, using.factors(folder), voice, keep, to)
 
@@ -113,7 +113,7 @@ def sample(
     """Draw new rows from the model."""
     from latently.cli import using
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         n_rows, records = using.sample(using.open_folder(model), rows, seed, to.output, to.force, voice)
         _tell(n_rows, records, to.output, voice)
 
@@ -160,12 +160,12 @@ def impute(
     from latently.cli import fitting, using
     from latently.tables import TableModel
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         facts: dict[str, Any] = {}
 
         def chosen():
             request = fitting.Request(
-                paths[0], output="", seed=seed, missing=list(read.missing or ()), reading=reading
+                [paths[0]], output="", seed=seed, missing=list(read.missing or ()), reading=reading
             )
             imputer, record = fitting.chosen_imputer(request, voice)
             facts.update(
@@ -195,7 +195,7 @@ def report(
     reading = read.reading()
     from latently.cli import using
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         path, n_rows = using.report(
             using.open_folder(model), data, reading, read.missing or (), voice, output=output, force=force
         )

@@ -30,7 +30,7 @@ def datasets(
     answer: AnswerOptions,
 ):
     """List data sets, or write one as a table."""
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         if name is None:
             from latently.datasets import names
 
@@ -58,6 +58,6 @@ def demo(
     """A complete example on a small table: select a model of wines, fit it and write a report."""
     from latently.cli.demo import run_demo
 
-    with Voice(answer.json) as voice, TemporaryDirectory() as scratch:
+    with Voice(answer.json, answer.quiet) as voice, TemporaryDirectory() as scratch:
         found = run_demo(output, force, seed, voice, Path(scratch))
         tell(found, output, voice, with_table=True)
