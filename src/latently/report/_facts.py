@@ -33,6 +33,11 @@ class Groups:
     codes: np.ndarray  # (n,) indices into names
     probabilities: np.ndarray | None = None  # (n, K)
 
+    @property
+    def kind(self):
+        """Which colours it has: components and classes share none."""
+        return "c" if self.noun == "component" else "d"
+
     @cached_property
     def sizes(self):
         return np.bincount(self.codes, minlength=len(self.names))
