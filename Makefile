@@ -59,6 +59,7 @@ soak: $(VENV)/.with-test  ## fit 2000 times, and an endless stream, and watch me
 bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the GEMM bound, and every way to run them
 	$(BIN)/python benchmarks/mixtures.py
 	$(BIN)/python benchmarks/ways.py
+	$(BIN)/python benchmarks/fits.py
 	$(BIN)/python benchmarks/binary.py
 	$(BIN)/python benchmarks/nmf.py
 	$(BIN)/python benchmarks/nlmf.py

@@ -18,9 +18,9 @@ from latently.core.replacing import folder_replacement, replacement
 from latently.core.sources import package
 
 MODEL, DESCRIPTION, SELECTION, REPORT = "model.latently", "description.json", "selection.csv", "report.html"
-COMPARISON = "comparison.csv"
+COMPARISON, EXPLORE = "comparison.csv", "explore.html"
 DATA = "data.csv"  # of the demo
-FILES = (MODEL, DESCRIPTION, SELECTION, COMPARISON, REPORT, DATA)
+FILES = (MODEL, DESCRIPTION, SELECTION, COMPARISON, REPORT, EXPLORE, DATA)
 
 
 @contextmanager
