@@ -1,4 +1,4 @@
-"""Commands that use a fitted folder: predict, score, transform, sample, impute and report."""
+"""Commands that use a fitted folder: predict, score, transform, sample, impute, report and explore."""
 
 from __future__ import annotations
 
@@ -200,6 +200,36 @@ def report(
             using.open_folder(model), data, reading, read.missing or (), voice, output=output, force=force
         )
         voice.result(f"Wrote {shown(path)}", output=os.fspath(path), rows=n_rows)
+
+
+def explore(
+    model: Fitted,
+    data: Data,
+    *,
+    opened: Annotated[bool, option("--open/--no-open", help="Open the page in a browser.")] = True,
+    read: ReadOptions,
+    output: Annotated[str | None, output_option("By default explore.html in the folder.")] = None,
+    force: Force = False,
+    answer: AnswerOptions,
+):
+    """Explore the model in a browser: rows it makes at any factors, and rows of the data beside them.
+
+    Writes one HTML file that needs no network, and opens it.
+    """
+    reading = read.reading()
+    import webbrowser
+
+    from latently.cli import using
+
+    with Voice(answer.json) as voice:
+        path, n_rows = using.report(
+            using.open_folder(model), data, reading, read.missing or (), voice,
+            output=output, force=force, explorer=True,
+        )  # fmt: skip
+        shown_there = opened and webbrowser.open(path.resolve().as_uri())
+        if opened and not shown_there:
+            voice.note(f"no browser could be opened; open {shown(path)} in one")
+        voice.result(f"Wrote {shown(path)}", output=os.fspath(path), rows=n_rows, opened=bool(shown_there))
 
 
 def _apply(folder, data, read, reading, columns_of, voice, keep, to, facts=lambda n_rows: {}):
