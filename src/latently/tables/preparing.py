@@ -17,7 +17,7 @@ IN_MEMORY_BYTES = 256_000_000  # size beyond which the numbers of a table stay o
 
 # What models make of columns, by class: nothing else about a model matters here.
 SUMS_OF_PARTS = {"NMF", "NLMF", "BNMF", "BinarySparseCoding"}  # which start from zero: not standardised
-SUMS_OF_PARTS |= {"MEIBP", "INBMT", "IBPIBP", "LinearGaussianIBP"}
+SUMS_OF_PARTS |= {"MEIBP", "INBMT", "IBPIBP", "LinearGaussianIBP", "NMTF", "FastNMTF", "PenalizedNMTF"}
 _UNIT_ROWS = {"RBM", "DBN"}  # rows from 0 to 1
 _TAKES_BINARY = SUMS_OF_PARTS | _UNIT_ROWS | {"VAE", "NLMFClassifier", "DeepNLMF"}
 
