@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import latently
-from latently.factorization import NLMF, DeepNLMF, NLMFClassifier
+from latently.factorization import NLMF, NMTF, DeepNLMF, FastNMTF, NLMFClassifier
 from latently.mixture import MCFA, MFA, GaussianMixture
 from latently.report import Report, report, write_report
 from latently.report import _charts as charts
@@ -154,6 +154,18 @@ def test_factorisations_show_sources_and_what_classes_look_for(image_shape):
     plain = Reader(report(NLMF(5, **options).fit(X), X, image_shape=image_shape).html)
     assert "Sources" in plain.headings() and "Class weights" not in plain.headings()
     assert "The two parts of the cost" not in plain.text()
+
+
+@pytest.mark.parametrize("cls", [NMTF, FastNMTF])
+def test_co_clusters_show_their_blocks(cls):
+    X, _ = digits()
+    model = cls(4, 3, n_init=1, max_iter=5, tol=0.0, random_state=0).fit(X)
+    holes = X.copy()
+    holes[:5, 3] = np.nan
+    for rows in (X, holes):
+        found = Reader(report(model, rows).html)
+        assert {"Blocks", "Row clusters"} <= set(found.headings())
+        assert "4 row clusters and 3 column clusters" in found.text()
 
 
 def test_networks_show_their_training_samples_and_reconstructions():

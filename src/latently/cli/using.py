@@ -106,6 +106,8 @@ def predictions(folder, all_probabilities):
     folder.needs("predict", "predict components or classes")
     model, record = folder.model, folder.record
     classes, name = getattr(model, "classes_", None), answers.kind_of_group(model)
+    if not hasattr(model, "predict_proba"):  # labels alone, such as those of co-clusters
+        return lambda values: {name: answers.predicted(model, record, values)}
 
     def columns_of(values):
         if not hasattr(model, "predict_proba"):  # an outlier detector

@@ -6,6 +6,7 @@ from latently.report import _findings as findings
 from latently.report import _overview as overview
 from latently.report import _projection as projection
 from latently.report._advice import next_steps
+from latently.report._blocks import blocks
 from latently.report._explorer import explorer
 from latently.report._markup import element
 from latently.report._parts import Section
@@ -13,7 +14,7 @@ from latently.report._parts import Section
 EXPLORER = ("explore", "scatter", "pairs-of-features", "components", "profiles", "loadings", "unusual")
 _NAMES = (
     *("data", "model", "selection", "convergence", "scatter", "explore", "pairs-of-features", "components"),
-    *("profiles", "loadings", "sources", "class-weights", "images", "unusual", "next"),
+    *("blocks", "profiles", "loadings", "sources", "class-weights", "images", "unusual", "next"),
 )
 
 
@@ -34,6 +35,7 @@ def sections(facts, grid, data_summary, only=None):
         explorer(facts),
         projection.pairs(facts),
         findings.components(facts),
+        blocks(facts),
         findings.profiles(facts),
         findings.loadings(facts),
         findings.sources(facts),
