@@ -129,8 +129,8 @@ REPRODUCTION = Reproduction(
     quick_settings={"data sets": (UMIST,), "starts": 1, "sweeps": 3, "column groups": (20,), "every": 6},
     remarks=(
         """
-        From groups of rows, iNBMT and ME-IBP keep these groups: no bit gains anything. Their clusters are those
-        of k-means, which is better here than printed, and ME-IBP reaches the print with them.
+        From groups of rows, iNBMT and ME-IBP keep these groups: no bit gains anything. Their clusters are
+        those of k-means, which is better here than printed, and ME-IBP reaches the print with them.
         """,
         """
         From groups of pixels, as by default, ME-IBP has a larger J, 2 555 444 against 2 406 722 for Coil-20 and
