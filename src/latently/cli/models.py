@@ -96,7 +96,12 @@ MODELS = {
     "bnmf": Model(_PARTS, "BNMF", "counts as sums of binary causes", q=None, kind="parts"),
     "meibp": Model(_PARTS, "MEIBP", "binary features, as many as needed", k=None, q=None, kind="parts"),
     "inbmt": Model(
-        _PARTS, "INBMT", "binary codes of rows and of columns, as many as needed", k=None, q=None, kind="parts"
+        _PARTS,
+        "INBMT",
+        "binary codes of rows and of columns, as many as needed",
+        k=None,
+        q=None,
+        kind="parts",
     ),
     "ibp-ibp": Model(
         _PARTS, "IBPIBP", "binary features that come with categories", k=None, q=None, kind="parts"
