@@ -33,6 +33,11 @@ class Groups:
     codes: np.ndarray  # (n,) indices into names
     probabilities: np.ndarray | None = None  # (n, K)
 
+    @property
+    def kind(self):
+        """Which colours it has: components and classes share none."""
+        return "c" if self.noun == "component" else "d"
+
     @cached_property
     def sizes(self):
         return np.bincount(self.codes, minlength=len(self.names))
@@ -219,6 +224,9 @@ class Facts:
         if hasattr(self.model, "classes_"):
             found = labelled(predicted, len(self.X), self.model.classes_)
             return Groups("predicted class", found.names, found.codes)
+        if hasattr(self.model, "n_row_clusters"):
+            names = [f"row cluster {k}" for k in range(self.model.core_.shape[0])]
+            return Groups("row cluster", names, predicted.astype(int))
         if not hasattr(self.model, "predict_proba"):  # an outlier detector
             return Groups("kind of row", ["usual", "anomaly"], (predicted == -1).astype(int))
         probabilities = self.asked("predict_proba")

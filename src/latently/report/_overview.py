@@ -130,8 +130,12 @@ def feature_table(facts):
             mean = 0.0 if abs(mean) < 1e-9 * deviation else mean  # rounding error only
             shown = (mean, deviation, there.min(), there.max())
             cells += [element("td", number(value), class_="number") for value in shown]
-            counts = np.histogram(there, bins=16, range=charts.padded(there.min(), there.max()))[0]
-            cells.append(element("td", charts.small_histogram(counts, f"distribution of {name}")))
+            low, high = charts.padded(there.min(), there.max())
+            counts = np.histogram(there, bins=16, range=(low, high))[0]
+            spark = charts.small_histogram(
+                counts, f"distribution of {name}", column=int(j), low=low, high=high
+            )
+            cells.append(element("td", spark))
         else:
             cells.append(element("td", "not observed in any row", colspan=5))
         lines.append(element("tr", *cells))

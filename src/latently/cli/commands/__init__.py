@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from latently.cli.commands.applying import impute, predict, report, sample, score, transform
+from latently.cli.commands.applying import explore, impute, predict, report, sample, score, transform
 from latently.cli.commands.examples import datasets, demo
 from latently.cli.commands.making import compare, fit, select
 from latently.cli.commands.options import with_options
@@ -38,7 +38,7 @@ def _about(
 
 
 _MAKING: tuple[Callable[..., Any], ...] = (fit, select, compare)
-_APPLYING: tuple[Callable[..., Any], ...] = (predict, score, transform, sample, impute, report)
+_APPLYING: tuple[Callable[..., Any], ...] = (predict, score, transform, sample, impute, report, explore)
 _AROUND: tuple[Callable[..., Any], ...] = (datasets, demo)
 for command in (*_MAKING, *_APPLYING, *_AROUND):  # in the order of the help
     app.command()(with_options(command))

@@ -1,4 +1,4 @@
-"""Commands that use a fitted folder: predict, score, transform, sample, impute and report."""
+"""Commands that use a fitted folder: predict, score, transform, sample, impute, report and explore."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def predict(
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """Predict the component or class of each row."""
+    """Predict the component or class of each row.
+
+    For example: latently predict wines new_wines.csv --output components.csv
+    """
     reading = read.reading()
     from latently.cli import using
 
@@ -68,7 +71,10 @@ def score(
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """Compute the log density of each row, and accept or reject it by a threshold."""
+    """Compute the log density of each row, and accept or reject it by a threshold.
+
+    For example: latently score wines new_wines.csv --accept 0.99
+    """
     reading = read.reading()
     from latently.cli import using
 
@@ -93,7 +99,10 @@ def score(
 def transform(
     model: Fitted, data: Data, *, keep: Keep = None, read: ReadOptions, to: RowsOutput, answer: AnswerOptions
 ):
-    """Compute the factors of each row."""
+    """Compute the factors of each row.
+
+    For example: latently transform wines new_wines.csv --keep label
+    """
     reading = read.reading()
     from latently.cli import using
 
@@ -110,7 +119,10 @@ def sample(
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """Draw new rows from the model."""
+    """Draw new rows from the model.
+
+    For example: latently sample wines --rows 1000 --output drawn.csv
+    """
     from latently.cli import using
 
     with Voice(answer.json, answer.quiet) as voice:
@@ -149,6 +161,8 @@ def impute(
     answer: AnswerOptions,
 ):
     """Impute missing cells by their expectation; all other cells are unchanged.
+
+    For example: latently impute wines holes.csv --output filled.csv
 
     Without a model, several are compared by how well they predict cells that are hidden from them.
     """
@@ -191,7 +205,10 @@ def report(
     force: Force = False,
     answer: AnswerOptions,
 ):
-    """Write a report on the model and the data, in one HTML file."""
+    """Write a report on the model and the data, in one HTML file.
+
+    For example: latently report wines wine.csv
+    """
     reading = read.reading()
     from latently.cli import using
 
@@ -200,6 +217,36 @@ def report(
             using.open_folder(model), data, reading, read.missing or (), voice, output=output, force=force
         )
         voice.result(f"Wrote {shown(path)}", output=os.fspath(path), rows=n_rows)
+
+
+def explore(
+    model: Fitted,
+    data: Data,
+    *,
+    opened: Annotated[bool, option("--open/--no-open", help="Open the page in a browser.")] = True,
+    read: ReadOptions,
+    output: Annotated[str | None, output_option("By default explore.html in the folder.")] = None,
+    force: Force = False,
+    answer: AnswerOptions,
+):
+    """Explore the model in a browser: rows it makes at any factors, and rows of the data beside them.
+
+    Writes one HTML file that needs no network, and opens it.
+    """
+    reading = read.reading()
+    import webbrowser
+
+    from latently.cli import using
+
+    with Voice(answer.json) as voice:
+        path, n_rows = using.report(
+            using.open_folder(model), data, reading, read.missing or (), voice,
+            output=output, force=force, explorer=True,
+        )  # fmt: skip
+        shown_there = opened and webbrowser.open(path.resolve().as_uri())
+        if opened and not shown_there:
+            voice.note(f"no browser could be opened; open {shown(path)} in one")
+        voice.result(f"Wrote {shown(path)}", output=os.fspath(path), rows=n_rows, opened=bool(shown_there))
 
 
 def _apply(folder, data, read, reading, columns_of, voice, keep, to, facts=lambda n_rows: {}):
