@@ -18,6 +18,7 @@ import numpy as np
 
 from latently.backend.linalg import diagonals
 from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
+from latently.core.drivers import ObjectiveWorsened
 from latently.core.tree import mapped
 from latently.deep.next_layer import Inputs, MixtureOptions, train_mixture
 from latently.deep.rows import bounds_of_rows, inputs_of_rows, log_likelihoods, weighted
@@ -64,12 +65,19 @@ def train(model: Any, first: Any, problem: Problem, sizes: list[LayerSize]) -> T
     stages = Stages(options, _seeds(model.random_state, sizes, sampled))
     seeds = iter(stages.seeds)
     trained = _first_layer(model, first, problem, stages)
-    for size in sizes:
-        rng = np.random.default_rng(next(seeds)) if sampled else None
-        mixtures = [(count, next(seeds)) for count in size.counts]
-        trained = _with_layer(model, trained, problem, mixtures, size.n_factors, rng, stages)
-    if model.fine_tune:
-        trained = _fine_tuned(model, trained, problem, stages)
+    try:
+        for size in sizes:
+            rng = np.random.default_rng(next(seeds)) if sampled else None
+            mixtures = [(count, next(seeds)) for count in size.counts]
+            trained = _with_layer(model, trained, problem, mixtures, size.n_factors, rng, stages)
+        if model.fine_tune:
+            trained = _fine_tuned(model, trained, problem, stages)
+    except ObjectiveWorsened as error:
+        if not to_numpy(problem.summary.constant).all():
+            raise
+        raise ValueError(  # the posteriors of the factors are those of rounding errors
+            "all rows of X are the same, so there are no factors to learn in the layers above the first"
+        ) from error
     stages.end()
     return trained
 

@@ -18,6 +18,8 @@ from latently.core.sources.packages import package
 from latently.core.sources.packing import inner_name, packing_of
 from latently.core.sources.table import Table
 
+_LONGEST_LINE = 50_000_000  # characters
+
 
 def open_delimited(path: Path, given: Given | None = None) -> Table:
     """The table in a file of text; see `dialect` for what is guessed."""
@@ -56,7 +58,7 @@ def _frames(
         kinds = {"dtype": dict.fromkeys(texts, object), "na_values": spellings, "decimal": dialect.decimal}
         kinds |= {"thousands": dialect.thousands} if dialect.thousands else {}
     with opened(path, dialect.encoding) as file:
-        counting = _Counting(file)
+        counting = _Counting(file, repr(str(path)))
         try:
             with pandas.read_csv(
                 counting,
@@ -103,11 +105,17 @@ class _Counting:
     """A file that knows how much of it was read."""
 
     file: io.TextIOBase
+    name: str
     n_read: int = 0
+    n_in_line: int = 0
 
     def read(self, size: int = -1) -> str:
         text = self.file.read(size)
         self.n_read += len(text)
+        end = max(text.rfind("\n"), text.rfind("\r"))
+        self.n_in_line = len(text) - 1 - end if end >= 0 else self.n_in_line + len(text)
+        if self.n_in_line > _LONGEST_LINE:  # which the parser would keep in memory as a whole
+            raise ValueError(f"the file {self.name} has a line of more than {_LONGEST_LINE} characters")
         return text
 
     def __iter__(self) -> Iterator[str]:

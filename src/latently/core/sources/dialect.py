@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from latently.core.sources.cells import MISSING
+from latently.core.sources.chunks import MOST_COLUMNS
 from latently.core.sources.packing import unpacked
 
 BLANKS = r"\s+"  # any run of blanks, as pandas calls it
@@ -216,6 +217,8 @@ def _first_lines(path: Path, encoding: str) -> list[str]:
     with opened(path, encoding, errors="replace") as file:
         text = file.read(_SAMPLE_CHARACTERS)
     lines = io.StringIO(text, newline="").readlines()
+    if len(text) == _SAMPLE_CHARACTERS and len(lines) == 1:
+        raise ValueError(f"{str(path)!r} has no end of line in its first {len(text)} characters: no table")
     whole = lines if len(text) < _SAMPLE_CHARACTERS or len(lines) == 1 else lines[:-1]
     return whole[:_SAMPLE_LINES] if any(line.strip() for line in whole) else []
 
@@ -320,10 +323,13 @@ def _number_columns(cells: list[str]) -> bool:
 def _names(rows: Cells, header: bool, name: str) -> tuple[list[str], bool]:
     """A name for every column, maybe an empty one, and whether the first is that of names of rows."""
     widths = {len(row) for row in rows[header:]}
+    if max(map(len, rows)) > MOST_COLUMNS:
+        raise ValueError(f"the file {name} has lines of more than {MOST_COLUMNS} cells; is it transposed?")
     widest = len(rows[header:][0])
     if not header:
         return [""] * widest, False
     names = [cell.strip() for cell in rows[0]]
+    names[0] = names[0].lstrip("# ") or names[0]  # of a header that is written as a comment
     if widths == {len(names) + 1}:
         warnings.warn(
             f"lines of {name} have one cell more than its header; the first is taken for names of rows",
