@@ -26,6 +26,7 @@ help:  ## list the targets
 
 demo: $(VENV)/.with-demo  ## choose and fit a model of wines, write it and a report to demo-output/
 	$(BIN)/latently demo --output demo-output --force
+	@echo "Open $(CURDIR)/demo-output/report.html in a browser."
 
 test: $(VENV)/.with-test  ## run all tests and doctests but the slow ones
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8

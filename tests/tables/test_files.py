@@ -114,7 +114,8 @@ def test_sheets(tmp_path, table, ending):
 def test_habits_of_text(tmp_path, text, expected):
     (tmp_path / "a.csv").write_text(text, encoding="utf-8")
     found = numbers(tmp_path / "a.csv")
-    np.testing.assert_array_equal(found[found.columns[-2:]], expected)
+    np.testing.assert_array_equal(found, expected)
+    assert list(found) == ["a", "b"]
 
 
 def test_lines_that_are_no_rows_are_told(tmp_path):

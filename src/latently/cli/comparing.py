@@ -34,12 +34,7 @@ def compared(X, record, request, voice, *, n_bootstrap=0):
 
 def winner(comparison, seed):
     """The name of the best model on the command line, and its estimator, not fitted."""
-    best = comparison.best_
-    of_the_search = {"max_iter", "tol", "callbacks", "random_state"}
-    settings = {
-        name: value for name, value in best.get_params(deep=False).items() if name not in of_the_search
-    }
-    estimator = type(best)(random_state=seed, **settings)
+    best, estimator = comparison.best_, comparison.unfitted(seed)
     return next(name for name, model in MODELS.items() if model.name == type(best).__name__), estimator
 
 

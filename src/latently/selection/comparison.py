@@ -18,7 +18,7 @@ from latently.selection.fit_check import Calibration, calibration
 
 _HELD_OUT = 0.2  # share of the rows that no candidate is fitted to
 _FEWEST_HELD_OUT = 20
-_SEARCH = {"max_iter": 200, "tol": 1e-6}  # the winner is fitted anew, to the end
+_SEARCH = {"max_iter": 100, "tol": 1e-5}  # the winner is fitted anew, to the end
 _PATIENCE = 1.5  # times the budget in which the first fits of families may end
 
 
@@ -49,6 +49,13 @@ class Comparison:
     calibration_: Calibration | None
     verdict_: str
     seconds_: float
+
+    def unfitted(self, random_state=0):
+        """The best estimator, not fitted, with the settings of a fit to the end."""
+        settings = self.best_.get_params(deep=False)
+        for name in ("max_iter", "tol", "callbacks"):
+            del settings[name]
+        return type(self.best_)(**{**settings, "random_state": random_state})
 
     def __str__(self):
         return self.verdict_
@@ -98,7 +105,7 @@ def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, 
     X = _checked(X)
     train, held_out = _divided(X, random_state)
     search = _Search(train, start, float(budget), random_state, progress)
-    found = search.run(families(*train.shape))
+    found = search.run(families(train))
     if not found:
         raise ValueError("no family could be fitted: " + (search.error or "the rows do not suit any"))
     scores = {family.name: _scores(family, held_out) for family in found}

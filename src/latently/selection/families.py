@@ -1,7 +1,7 @@
 """The families of densities that `compare` tries, and how sizes are searched within one.
 
-Sizes grow from the smallest as long as BIC falls: the neighbours of the best so far are fitted next, so a
-grid has no edge. Families take turns, so each has its first fits before one has many.
+Sizes grow from the smallest as long as BIC falls, first twofold: the neighbours of the best so far are fitted
+next, so a grid has no edge. Families take turns, so each has its first fits before one has many.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ class Family:
             return self.start
         if self.best is None:
             return None
-        now: tuple[int, ...] = self.best.sizes
-        for step in _STEPS[len(self.sizes)] if self.sizes else ():
-            sizes = tuple(size + by for size, by in zip(now, step, strict=True))
+        for sizes in _around(self.best.sizes):
             if sizes not in self.tried and all(
                 1 <= size <= most for size, most in zip(sizes, self.limits, strict=True)
             ):
@@ -57,6 +55,14 @@ class Family:
 
     def parameters(self, sizes):
         return dict(zip(self.sizes, sizes, strict=True))
+
+
+def _around(now: tuple[int, ...]) -> Any:
+    """Sizes to try after these: twice as large, then one or two more or fewer."""
+    for place in range(len(now)):
+        yield (*now[:place], 2 * now[place], *now[place + 1 :])
+    for step in _STEPS[len(now)] if now else ():
+        yield tuple(size + by for size, by in zip(now, step, strict=True))
 
 
 @dataclass
@@ -71,8 +77,9 @@ class Cell:
     seconds: float
 
 
-def families(n_rows, n_features):
-    """The sensible families for a table of this size."""
+def families(X):
+    """The sensible families for these rows."""
+    n_rows, n_features = X.shape
     most = max(1, min(_MOST_COMPONENTS, n_rows // 10))
     k = ("n_components",)
     kq = ("n_components", "n_factors")
@@ -82,21 +89,33 @@ def families(n_rows, n_features):
     kinds = ["full", "tied"] if n_features <= _MOST_FULL_FEATURES else []
     thin = ["diag", "spherical"] if n_features > 1 else []
     found += [
-        Family(f"{kind} Gaussian mixture", GaussianMixture(covariance_type=kind), k, (most,), (2,))
+        Family(f"{kind} Gaussian mixture", GaussianMixture(covariance_type=kind), k, (most,), (min(2, most),))
         for kind in [*kinds, *thin]
     ]
     if n_features > 2:
         q = min(n_features - 1, max(1, n_rows // 10))
+        first = min(q, likely_factors(X))
         found += [
-            Family("factor analysis", FactorAnalysis(), ("n_factors",), (q,), (1,)),
-            Family("PPCA", PPCA(), ("n_factors",), (q,), (1,)),
-            Family("MFA", MFA(), kq, (most, q), (2, 1)),
-            Family("MPPCA", MPPCA(), kq, (most, q), (2, 1)),
-            Family("MCFA", MCFA(), kq, (most, q), (2, min(2, q))),
+            Family("factor analysis", FactorAnalysis(), ("n_factors",), (q,), (first,)),
+            Family("PPCA", PPCA(), ("n_factors",), (q,), (first,)),
+            Family("MFA", MFA(), kq, (most, q), (min(2, most), first)),
+            Family("MPPCA", MPPCA(), kq, (most, q), (min(2, most), first)),
+            Family("MCFA", MCFA(), kq, (most, q), (min(2, most), min(q, max(2, first)))),
         ]
     if n_features <= _MOST_FULL_FEATURES:
         found.append(Family("t mixture", GaussianMixture(tails="t"), k, (most,), (1,)))
     return found
+
+
+def likely_factors(X):
+    """A number of factors to start with: half of the eigenvalues of the correlations that are above one."""
+    centred = np.nan_to_num(X - np.nanmean(X, axis=0))
+    scale = centred.std(axis=0)
+    centred = centred[:, scale > 0] / scale[scale > 0]
+    if centred.shape[1] == 0:
+        return 1
+    strong = np.linalg.svd(centred[:2000], compute_uv=False) ** 2 > min(len(centred), 2000)
+    return int(np.clip(np.count_nonzero(strong) // 2, 1, 8))
 
 
 def described(name, parameters):
@@ -110,4 +129,4 @@ def described(name, parameters):
 
 def rows_to_search(n_rows, n_features):
     """How many rows a search uses, of a table of this size."""
-    return int(np.clip(1_000_000 // n_features, 2000, 10_000).clip(max=n_rows))
+    return int(np.clip(400_000 // n_features, 2000, 10_000).clip(max=n_rows))

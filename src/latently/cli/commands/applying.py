@@ -34,7 +34,10 @@ def predict(
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """Predict the component or class of each row."""
+    """Predict the component or class of each row.
+
+    For example: latently predict wines new_wines.csv --output components.csv
+    """
     reading = read.reading()
     from latently.cli import using
 
@@ -68,7 +71,10 @@ def score(
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """Compute the log density of each row, and accept or reject it by a threshold."""
+    """Compute the log density of each row, and accept or reject it by a threshold.
+
+    For example: latently score wines new_wines.csv --accept 0.99
+    """
     reading = read.reading()
     from latently.cli import using
 
@@ -93,7 +99,10 @@ def score(
 def transform(
     model: Fitted, data: Data, *, keep: Keep = None, read: ReadOptions, to: RowsOutput, answer: AnswerOptions
 ):
-    """Compute the factors of each row."""
+    """Compute the factors of each row.
+
+    For example: latently transform wines new_wines.csv --keep label
+    """
     reading = read.reading()
     from latently.cli import using
 
@@ -110,7 +119,10 @@ def sample(
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """Draw new rows from the model."""
+    """Draw new rows from the model.
+
+    For example: latently sample wines --rows 1000 --output drawn.csv
+    """
     from latently.cli import using
 
     with Voice(answer.json, answer.quiet) as voice:
@@ -149,6 +161,8 @@ def impute(
     answer: AnswerOptions,
 ):
     """Impute missing cells by their expectation; all other cells are unchanged.
+
+    For example: latently impute wines holes.csv --output filled.csv
 
     Without a model, several are compared by how well they predict cells that are hidden from them.
     """
@@ -191,7 +205,10 @@ def report(
     force: Force = False,
     answer: AnswerOptions,
 ):
-    """Write a report on the model and the data, in one HTML file."""
+    """Write a report on the model and the data, in one HTML file.
+
+    For example: latently report wines wine.csv
+    """
     reading = read.reading()
     from latently.cli import using
 

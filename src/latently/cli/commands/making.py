@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -56,7 +57,7 @@ def fit(
     from latently.cli.fitting import fit as fitted_to
 
     with Voice(answer.json, answer.quiet) as voice:
-        tell(fitted_to(request, voice), output, voice)
+        tell(fitted_to(request, voice), output, voice, data)
 
 
 def select(
@@ -73,7 +74,10 @@ def select(
     force: Force = False,
     answer: AnswerOptions,
 ):
-    """Fit models of several sizes, print a comparison and save the best in a folder."""
+    """Fit models of several sizes, print a comparison and save the best in a folder.
+
+    For example: latently select wine.csv --model mfa -k 1..6 -q 1..4 --output wines
+    """
     request = _request(data, criterion, of, columns, read, images, seed, output, force)
     request = replace(request, jobs=jobs)
     if of.model is not None:
@@ -84,7 +88,7 @@ def select(
         found = fitted_to(request, voice, select_all=True)
         if found.selection is None:
             voice.note("there was only one size, so nothing was selected; give a range such as -k 1..6")
-        tell(found, output, voice, with_table=True)
+        tell(found, output, voice, data, with_table=True)
 
 
 def compare(
@@ -175,7 +179,7 @@ _AGREEMENT = {
 }
 
 
-def tell(found, output, voice, with_table=False):
+def tell(found, output, voice, data=(), with_table=False):
     """Print a short summary of the fit."""
     from latently.cli.writing import FILES
 
@@ -223,7 +227,18 @@ def tell(found, output, voice, with_table=False):
         if fact in found.agreement:
             lines.append(text.format(label=shown(record.label), **_shares(found)))
     files = ", ".join(name for name in FILES if Path(output, name).is_file())
-    voice.result([*lines, f"Wrote {files} to {shown(output)}"], **facts)
+    voice.result(
+        [*lines, f"Wrote {files} to {shown(output)}", f"Next: {_next(model, output, data)}"], **facts
+    )
+
+
+def _next(model, output, data):
+    """The command that most will want to run next."""
+    page = Path(output, "report.html")
+    if page.is_file():
+        return f"open {shlex.quote(str(page))} in a browser"
+    use = "report" if hasattr(model, "score_samples") else "transform"
+    return shlex.join(["latently", use, str(output), *map(str, data)])
 
 
 def _shares(found):

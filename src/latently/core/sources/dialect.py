@@ -329,6 +329,7 @@ def _names(rows: Cells, header: bool, name: str) -> tuple[list[str], bool]:
     if not header:
         return [""] * widest, False
     names = [cell.strip() for cell in rows[0]]
+    names[0] = names[0].lstrip("# ") or names[0]  # of a header that is written as a comment
     if widths == {len(names) + 1}:
         warnings.warn(
             f"lines of {name} have one cell more than its header; the first is taken for names of rows",
