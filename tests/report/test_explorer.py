@@ -25,10 +25,10 @@ def ask(page, what, *arguments):
 
 
 GAUSSIAN = [
-    *("MFA", "MCFA", "GaussianMixture"),
+    *("MFA", "MCFA"),
     *(
         pytest.param(name, marks=pytest.mark.slow)
-        for name in ("FactorAnalysis", "PPCA", "MPPCA", "no factors", "one feature")
+        for name in ("GaussianMixture", "FactorAnalysis", "PPCA", "MPPCA", "no factors", "one feature")
     ),
 ]
 
@@ -81,7 +81,9 @@ def test_classifiers_have_components_of_classes(visit, tmp_path):
     np.testing.assert_allclose([one["logDensity"] for one in found], model.score_samples(X[::25]), **EXACT)
 
 
-@pytest.mark.parametrize("kind", ["nmf", "tanh", pytest.param("ratio", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", ["nmf", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("tanh", "ratio"))]
+)
 def test_parts_make_rows(visit, tmp_path, kind):
     X, y = digits()
     if kind == "nmf":
