@@ -25,7 +25,8 @@ def explorer(facts):
     has_density = isinstance(maker, Gaussians) and maker.has_density
     text = f"Move the {maker.noun}s to see the {makes} that the model makes there. Pick a row of the data to "
     text += "see its code, what the model makes of it, and the rows nearest to it"
-    text += ", and what would have to change for it to be usual." if has_density else "."
+    tells = has_density and not facts.image_shape
+    text += ", and what would have to change for it to be usual." if tells else "."
     if n_kept < facts.n_rows:
         text += f" This page keeps {count(n_kept)} of {several(facts.n_rows, 'row')} whole, the most unusual "
         text += "among them."

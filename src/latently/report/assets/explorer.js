@@ -58,7 +58,7 @@
   const usualness = (score) => {
     if (!scores) return "";
     const percent = Math.round(100 * share(score));
-    return percent <= 0 ? "less probable than nearly all rows" : `more probable than ${Math.min(percent, 99)} % of the rows`;
+    return percent <= 0 ? "less probable than nearly all rows" : `more probable than ${Math.min(percent, 99)}\u00a0% of the rows`;
   };
 
   /* -- sliders -- */
