@@ -118,10 +118,10 @@ REPRODUCTION = Reproduction(
     """,
     protocol=f"""
         Fits of all images; the numbers of codes are learnt, PNMT is given them (8 row and 5 column clusters
-        for Syn, 4 and 5 for the others) and the images minus their smallest entry. The reconstruction of the rows
-        of the fit is compared with the images without noise: the mean squared error per pixel, and the mean
-        over the first {N_IMAGES} images of the von Neumann divergence (reconstruction first, eps 1e-3), whose
-        embedding the source does not state. "Features found" are pictures of which one component is the
+        for Syn, 4 and 5 for the others) and the images minus their smallest entry. The reconstruction of the
+        rows of the fit is compared with the images without noise: the mean squared error per pixel, and the
+        mean over the first {N_IMAGES} images of the von Neumann divergence (reconstruction first, eps 1e-3),
+        whose embedding the source does not state. "Features found" are pictures of which one component is the
         multiple, to a cosine of 0.95.
     """,
     keys=("data", "method"),
