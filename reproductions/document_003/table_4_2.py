@@ -111,13 +111,14 @@ REPRODUCTION = Reproduction(
     source="Document 003, section 4.5, Table 4.2 and Figs. 4.3 to 4.8",
     data="""
         Syn: 4500 images of 6 x 6 pixels, four shapes of three luminances, each present with probability 1/2.
-        Com-USPS: 2000 of 32 x 32, digits 0 to 3 of USPS, one in each quadrant. Com-NIST: 400 of 64 x 64, letters
-        a, a, c, d in the quadrants. The author's files of these three could not be had; ours are made anew by
-        the recipe of section 4.5.1, with one picture for each quadrant. Noise with a standard deviation of 0.8.
+        Com-USPS: 2000 of 32 x 32, digits 0 to 3 of USPS, one in each quadrant. Com-NIST: 400 of 64 x 64,
+        letters a, a, c, d in the quadrants. The author's files of these three could not be had; ours are made
+        anew by the recipe of section 4.5.1, with one picture for each quadrant. The standard deviation of the
+        noise is 0.8.
     """,
     protocol=f"""
-        Fits of all images; the numbers of codes are learnt, PNMT is given them (8 row and 5 column clusters for
-        Syn, 4 and 5 for the others) and the images minus their smallest entry. The reconstruction of the rows
+        Fits of all images; the numbers of codes are learnt, PNMT is given them (8 row and 5 column clusters
+        for Syn, 4 and 5 for the others) and the images minus their smallest entry. The reconstruction of the rows
         of the fit is compared with the images without noise: the mean squared error per pixel, and the mean
         over the first {N_IMAGES} images of the von Neumann divergence (reconstruction first, eps 1e-3), whose
         embedding the source does not state. "Features found" are pictures of which one component is the
@@ -140,7 +141,7 @@ REPRODUCTION = Reproduction(
         for name, value in zip((SYN, COM_NIST, COM_USPS), values, strict=True)
     ],
     measure=measure,
-    settings={"data sets": (SYN, COM_NIST, COM_USPS), "starts": 2, "sweeps": 60},
+    settings={"data sets": (SYN, COM_NIST, COM_USPS), "starts": 1, "sweeps": 20},
     quick_settings={"data sets": (SYN,), "starts": 1, "sweeps": 10, "rows": 200},
     remarks=(
         """

@@ -34,8 +34,24 @@ def seconds(method, n, d, settings, seed):
         ),
         MEIBP_: lambda m: MEIBP(codes_init=rows, moves=False, max_iter=m, **plain),
         IBPIBP_: lambda m: IBPIBP(init_components=K, n_init=1, moves=False, max_iter=m, **plain),
-        FNMTF: lambda m: FastNMTF(K, K, n_init=1, max_iter=m, **plain),
-        PNMT: lambda m: PenalizedNMTF(K, K, n_init=1, max_iter=m, accelerate=None, **plain),
+        FNMTF: lambda m: FastNMTF(
+            K,
+            K,
+            row_labels_init=np.arange(n) % K,
+            column_labels_init=np.arange(d) % K,
+            max_iter=m,
+            **plain,
+        ),
+        PNMT: lambda m: PenalizedNMTF(
+            K,
+            K,
+            row_factors_init=rows + 0.2,
+            core_init=np.ones((K, K)) + np.eye(K),
+            column_factors_init=columns + 0.2,
+            max_iter=m,
+            accelerate=None,
+            **plain,
+        ),
     }
     few, many = 2, 2 + settings["sweeps"]
     return (taken(starts[method](many), X, settings) - taken(starts[method](few), X, settings)) / (many - few)
@@ -81,7 +97,7 @@ REPRODUCTION = Reproduction(
     columns={"milliseconds": ".2f", "power of N": ".2f", "power of D": ".2f"},
     published=(),
     measure=measure,
-    settings={"rows": 1000, "features": 500, "sweeps": 8, "repeats": 3},
+    settings={"rows": 1000, "features": 500, "sweeps": 12, "repeats": 1},
     quick_settings={"rows": 40, "features": 20, "sweeps": 2, "repeats": 1},
     summary=exponents,
     remarks=(

@@ -288,10 +288,10 @@ def command(*arguments):
     said = StringIO()
     with patch("sys.argv", ["latently", *map(str, arguments)]), redirect_stdout(said), redirect_stderr(said):
         try:
-            cli.main()
+            code = cli.main()
         except SystemExit as error:
-            return (error.code if isinstance(error.code, int) else bool(error.code)), said.getvalue()
-    return 0, said.getvalue()
+            code = error.code
+    return code if isinstance(code, int) else int(bool(code)), said.getvalue()
 
 
 def damaged_folder(rng, folder):

@@ -36,7 +36,7 @@ from latently.deep.tree import (
 from latently.distributions import Mixture
 from latently.distributions.layers import Moments
 from latently.estimators.em import fit_em, keep_result
-from latently.estimators.fitting import FitOptions
+from latently.estimators.fitting import FitOptions, ended_by_one_interrupt
 from latently.estimators.problem import Problem
 from latently.estimators.randomness import as_random_state
 from latently.mixture.base import example
@@ -58,8 +58,14 @@ class Trained:
 def train(model: Any, first: Any, problem: Problem, sizes: list[LayerSize]) -> Trained:
     """Train a tree with the options of the estimator `model`.
 
-    `first` is the estimator of the first layer, and `problem` the problem it is fitted to.
+    `first` is the estimator of the first layer, and `problem` the problem it is fitted to. An interrupt ends
+    the training of all layers: those not trained yet keep their starting values.
     """
+    with ended_by_one_interrupt():
+        return _train(model, first, problem, sizes)
+
+
+def _train(model: Any, first: Any, problem: Problem, sizes: list[LayerSize]) -> Trained:
     sampled = model.inputs == "sampled"
     options = FitOptions.of(model, problem.data_identity)
     stages = Stages(options, _seeds(model.random_state, sizes, sampled))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -95,11 +96,14 @@ def fit(
 
     `example` gives a record with the shapes of the parameters, for reading a checkpoint.
     """
+    ending = _ENDING.get()
+    over = ending is not None and ending.interrupted
     with options.progress() as progress:
         state = _resumed(options, example)
         interrupted, resumed = False, state is not None
         if state is None:
             params, interrupted = start(progress)
+            interrupted = interrupted or over
             state = State.at(params)
         else:
             step = _trusting_nothing(step, options)
@@ -116,8 +120,31 @@ def fit(
     result = replace(result, interrupted=result.interrupted or interrupted)
     if options.checkpoint and not result.interrupted:
         options.checkpoint.remove()
-    warn_at_the_end(result, options)
+    if ending is not None:
+        ending.interrupted = ending.interrupted or result.interrupted
+    if not over:
+        warn_at_the_end(result, options)
     return result
+
+
+@dataclass
+class _Ending:
+    """Of a fit that consists of several: whether the user interrupted one of them."""
+
+    interrupted: bool = False
+
+
+_ENDING: ContextVar[_Ending | None] = ContextVar("ending", default=None)
+
+
+@contextmanager
+def ended_by_one_interrupt() -> Iterator[None]:
+    """Inside, an interrupt of one fit is one of all that follow: these keep their starting values."""
+    token = _ENDING.set(_ENDING.get() or _Ending())
+    try:
+        yield
+    finally:
+        _ENDING.reset(token)
 
 
 def warn_at_the_end(result: Result[Any], options: FitOptions) -> None:
