@@ -635,3 +635,18 @@ def test_a_given_threshold_decides():
 def test_wrong_numbers_are_named(given, message):
     with pytest.raises(ValueError, match=message):
         wine_report(**given)
+
+
+# -- does it fit? -------------------------------------------------------------------------------------------
+
+
+def test_a_calibration_is_shown():
+    expected = np.linspace(0.01, 0.99, 99)
+    page = wine_report(verdict="It does <not> fit.", probability_plot=[expected, np.sqrt(expected)])
+    found = Reader(page.html)
+    assert "Does the model fit?" in found.headings() and "It does <not> fit." in found.text("p")
+    assert "The largest distance from the diagonal is 0.25." in found.text("desc")
+    assert "Does the model fit?" not in Reader(wine_report().html).headings()
+    for wrong in ([1, 2], [[0, 2], [0, 1]], "ab", [[0.1], [0.2]]):
+        with pytest.raises(ValueError, match="probability_plot must be two sequences"):
+            wine_report(probability_plot=wrong)

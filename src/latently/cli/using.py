@@ -312,12 +312,13 @@ def write_page(
             "columns": len(record.columns),
             "standardised": record.standardised,
             **({"left out": left_out} if left_out else {}),
-            **({"verdict": record.verdict} if record.verdict else {}),
         },
         units=(record.mean, record.scale),
         row_numbers=row_numbers,
         n_rows=n_rows,
         threshold=_usual_threshold(record),
+        verdict=record.verdict,
+        probability_plot=record.probability_plot,
         command_line=None if data is None else _command_line(folder, data),
     )
     if explorer:

@@ -376,6 +376,39 @@ def histogram(identifier, values, *, name, threshold, threshold_name, column=Non
     return drawing(identifier, 740, 240, drawn, title=title, described=described, fluid=True, **brush)
 
 
+def probability_plot(identifier, expected, observed):
+    """Shares of held-out rows below the model's own quantiles; the diagonal is a model that fits."""
+    left, right, top, bottom = 66.0, 306.0, 12.0, 252.0
+    place_x = lambda share: left + (right - left) * float(share)
+    place_y = lambda share: bottom - (bottom - top) * float(share)
+    drawn = []
+    for tick in (0, 0.25, 0.5, 0.75, 1):
+        drawn.append(element("line", x1=left, x2=right, y1=place_y(tick), y2=place_y(tick), class_="grid"))
+        drawn.append(element("text", f"{tick:g}", x=left - 8, y=place_y(tick) + 4, text_anchor="end"))
+        drawn.append(element("text", f"{tick:g}", x=place_x(tick), y=bottom + 18, text_anchor="middle"))
+    ends = {"x1": left, "y1": bottom, "x2": right, "y2": top}
+    drawn.append(element("line", **ends, class_="threshold"))
+    places = [f"{place_x(a):.1f},{place_y(b):.1f}" for a, b in zip(expected, observed, strict=True)]
+    drawn.append(element("path", d="M" + "L".join(places), class_="curve"))
+    middle = (left + right) / 2
+    drawn.append(
+        element("text", "expected share", x=middle, y=bottom + 38, text_anchor="middle", class_="axis")
+    )
+    turn = f"rotate(-90 18 {middle:.0f})"
+    drawn.append(
+        element("text", "share of rows", x=18, y=middle, text_anchor="middle", class_="axis", transform=turn)
+    )
+    farthest = max((abs(a - b) for a, b in zip(expected, observed, strict=True)), default=0.0)
+    return drawing(
+        identifier,
+        right + 14,
+        bottom + 46,
+        drawn,
+        title="Probability plot",
+        described=f"The largest distance from the diagonal is {farthest:.2f}.",
+    )
+
+
 def _range_without_tail(values, threshold):
     """A range that shows the bulk; values far below are counted in the first bin."""
     low, high = float(np.min(values)), float(np.max(values))

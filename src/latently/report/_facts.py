@@ -528,6 +528,24 @@ def checked_threshold(threshold):
     return None if threshold is None else float(threshold)
 
 
+def checked_fit(verdict, plot):
+    """A verdict and the points of a probability plot; None for what was not given."""
+    if plot is None:
+        return verdict, None
+    try:
+        points = np.asarray(plot, dtype=float)
+    except (TypeError, ValueError):
+        points = np.zeros(0)
+    if (
+        points.ndim != 2
+        or len(points) != 2
+        or points.shape[1] < 2
+        or not np.all((points >= 0) & (points <= 1))
+    ):
+        raise ValueError("probability_plot must be two sequences of shares, expected and observed")
+    return verdict, points
+
+
 def checked_units(units, D):
     """Offset and scale (D,) that convert the model's units to the original units."""
     if units is None:

@@ -283,6 +283,25 @@ def grid_maps(display):
         yield figure(chart, title, f"{title}. Darker is better; the best is framed.")
 
 
+# -- whether it fits -------------------------------------------------------------------------------------
+
+
+def fit(verdict, points):
+    """What held-out rows say of the model."""
+    if not verdict and points is None:
+        return None
+    body = [element("p", verdict)] if verdict else []
+    if points is not None:
+        chart = charts.probability_plot("probability-plot", *points)
+        caption = "The share of held-out rows whose log density is below the model's own quantile, at each "
+        caption += (
+            "probability. A model that fits follows the dashed diagonal; above it rows are less likely "
+        )
+        caption += "than the model says, and below it more."
+        body.append(figure(chart, "Probability plot", caption))
+    return Section("fit", "Does the model fit?", join(body))
+
+
 # -- the fit --------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from latently.core.io import replace_file
-from latently.report._facts import Facts
+from latently.report._facts import Facts, checked_fit
 from latently.report._grid import grid_of
 from latently.report._markup import Markup, element, source_hash
 from latently.report._overview import glance, lead
@@ -74,6 +74,8 @@ def report(
     n_rows=None,
     threshold=None,
     only=None,
+    verdict=None,
+    probability_plot=None,
     command_line=None,
 ):
     """Create a report on a fitted model and rows.
@@ -111,6 +113,10 @@ def report(
     only : sequence of str, optional
         Sections by their names in the addresses of the page, such as "explore" and "scatter", in this order;
         by default all.
+    verdict : str, optional
+        Whether the model fits, in a sentence, such as the `verdict` of `latently.selection.calibration`.
+    probability_plot : pair of sequences of float, optional
+        The `expected` and `observed` shares of such a calibration.
     command_line : CommandLine, optional
         Where the command line has the model and its rows; next steps are then shell commands.
 
@@ -146,11 +152,11 @@ def report(
         threshold=threshold,
         command_line=command_line,
     )
-    grid = grid_of(selection)
+    grid, fit = grid_of(selection), checked_fit(verdict, probability_plot)
     if title is None:
         n, D = facts.X.shape
         title = f"{type(model).__name__}: {several(n, 'row')}, {several(D, 'feature')}"
-    return Report(_page(str(title), facts, grid, sections(facts, grid, data_summary or {}, only)))
+    return Report(_page(str(title), facts, grid, sections(facts, grid, data_summary or {}, only, fit)))
 
 
 def explore(model, X, **given):
@@ -203,6 +209,8 @@ def write_report(
     n_rows=None,
     threshold=None,
     only=None,
+    verdict=None,
+    probability_plot=None,
     command_line=None,
 ):
     """Write a report on a fitted model and rows to an HTML file.
@@ -212,7 +220,8 @@ def write_report(
     path : str or path-like
         File to write; an existing file is replaced atomically.
     model, X, feature_names, labels, row_names, selection, image_shape, title, data_summary, units, \
-    row_numbers, n_rows, threshold, only, command_line
+    row_numbers, n_rows, threshold, only, verdict, \
+    probability_plot, command_line
         As for `report`.
 
     Returns
@@ -245,6 +254,8 @@ def write_report(
         n_rows=n_rows,
         threshold=threshold,
         only=only,
+        verdict=verdict,
+        probability_plot=probability_plot,
         command_line=command_line,
     )
     return made.save(path)

@@ -13,24 +13,35 @@ from latently.report._parts import Section
 
 EXPLORER = ("explore", "scatter", "pairs-of-features", "components", "profiles", "loadings", "unusual")
 _NAMES = (
-    *("data", "model", "selection", "convergence", "scatter", "explore", "pairs-of-features", "components"),
+    *(
+        "data",
+        "model",
+        "selection",
+        "convergence",
+        "fit",
+        "scatter",
+        "explore",
+        "pairs-of-features",
+        "components",
+    ),
     *("blocks", "profiles", "loadings", "sources", "class-weights", "images", "unusual", "next"),
 )
 
 
-def sections(facts, grid, data_summary, only=None):
+def sections(facts, grid, data_summary, only=None, fit=(None, None)):
     """The sections for which the model has results, or those of them with these names."""
     if only is not None:
         unknown = isinstance(only, str) or [name for name in only if name not in _NAMES]
         if unknown:
             raise ValueError(f"only must be names of sections, of {', '.join(_NAMES)}, not {only!r}")
-        by_name = {section.identifier: section for section in sections(facts, grid, data_summary)}
+        by_name = {section.identifier: section for section in sections(facts, grid, data_summary, None, fit)}
         return [by_name[name] for name in only if name in by_name]
     found = [
         overview.data(facts, data_summary),
         overview.model(facts),
         overview.selection(facts, grid),
         overview.convergence(facts),
+        overview.fit(*fit),
         projection.scatter(facts),
         explorer(facts),
         projection.pairs(facts),
