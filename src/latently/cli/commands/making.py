@@ -179,6 +179,9 @@ _AGREEMENT = {
 }
 
 
+_SIZES = ("n_components", "n_factors", "n_row_clusters", "n_column_clusters")
+
+
 def tell(found, output, voice, data=(), with_table=False):
     """Print a short summary of the fit."""
     from latently.cli.writing import FILES
@@ -188,7 +191,7 @@ def tell(found, output, voice, data=(), with_table=False):
     sizes = {
         parameter: value
         for parameter, value in model.get_params(deep=True).items()
-        if parameter.rpartition("__")[2] in ("n_components", "n_factors")
+        if parameter.rpartition("__")[2] in _SIZES
     }
     facts = {
         "model": record.model,
@@ -201,10 +204,11 @@ def tell(found, output, voice, data=(), with_table=False):
         "output": output,
     }
     described = ", ".join(
-        counted(value, parameter.rpartition("n_")[2].removesuffix("s")) for parameter, value in sizes.items()
+        counted(value, parameter.rpartition("__")[2].removeprefix("n_").replace("_", " ").removesuffix("s"))
+        for parameter, value in sizes.items()
     )
     lines = [
-        f"{name} ({described}) of {counted(record.n_rows, 'row')} and "
+        f"{name}{f' ({described})' if described else ''} of {counted(record.n_rows, 'row')} and "
         f"{counted(len(record.columns), 'column')}{', standardised' if record.standardised else ''}"
     ]
     if record.densities:
