@@ -100,13 +100,8 @@ def test_parts_make_rows(visit, tmp_path, kind):
         np.testing.assert_allclose(ask(page, "row", i), X[i], **EXACT)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "convolutions",
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("perceptron", "rbm", "bernoulli")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["convolutions", "perceptron", "rbm", "bernoulli"])
 def test_networks_make_rows(visit, tmp_path, kind):
     pytest.importorskip("torch")
     from latently.deep import RBM, VAE
