@@ -25,10 +25,10 @@ def ask(page, what, *arguments):
 
 
 GAUSSIAN = [
-    *("MFA", "MCFA", "GaussianMixture"),
+    *("MFA", "MCFA"),
     *(
         pytest.param(name, marks=pytest.mark.slow)
-        for name in ("FactorAnalysis", "PPCA", "MPPCA", "no factors", "one feature")
+        for name in ("GaussianMixture", "FactorAnalysis", "PPCA", "MPPCA", "no factors", "one feature")
     ),
 ]
 
@@ -62,6 +62,7 @@ def test_codes_densities_and_rows_are_those_of_python(visit, tmp_path, name):
             np.testing.assert_allclose(told["made"], model.reconstruct(X)[i] * scale + offset, **EXACT)
 
 
+@pytest.mark.slow
 def test_large_offsets_are_no_trouble(visit, tmp_path):
     X = wine()[0] + 1e8
     model = MCFA(3, 2, random_state=0, n_init=1).fit(X)
@@ -80,7 +81,9 @@ def test_classifiers_have_components_of_classes(visit, tmp_path):
     np.testing.assert_allclose([one["logDensity"] for one in found], model.score_samples(X[::25]), **EXACT)
 
 
-@pytest.mark.parametrize("kind", ["nmf", "tanh", pytest.param("ratio", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", ["nmf", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("tanh", "ratio"))]
+)
 def test_parts_make_rows(visit, tmp_path, kind):
     X, y = digits()
     if kind == "nmf":
@@ -98,7 +101,11 @@ def test_parts_make_rows(visit, tmp_path, kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["perceptron", "convolutions", "rbm", pytest.param("bernoulli", marks=pytest.mark.slow)]
+    "kind",
+    [
+        "convolutions",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("perceptron", "rbm", "bernoulli")),
+    ],
 )
 def test_networks_make_rows(visit, tmp_path, kind):
     pytest.importorskip("torch")
@@ -261,7 +268,7 @@ def test_nasty_names_never_run_in_the_explorer(visit, tmp_path):
     assert NASTY in page.locator("#selected-rows").text_content() and page.locator("img").count() == 0
 
 
-@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize("width", [360, pytest.param(1200, marks=pytest.mark.slow)])
 def test_the_explorer_fits_and_has_names(visit, tmp_path, width):
     X, y, names = wine()
     explore(mcfa(), X, feature_names=names, labels=y).save(tmp_path / "e.html")

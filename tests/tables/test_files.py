@@ -126,6 +126,9 @@ def test_lines_that_are_no_rows_are_told(tmp_path):
     assert found.to_dict("list") == {"length": [1, 3, 5], "mass": [2, 4, 6]}
     texts = " ".join(str(one.message) for one in told)
     assert "'Report of May'" in texts and "it has units (cm, kg)" in texts
+    path.write_text("Report;;\nof 2024-05-01;;\n\na;b;c;d\n" + "1;2;3;4\n" * 9)
+    with pytest.warns(UserWarning, match="above the table"):
+        assert list(numbers(path)) == list("abcd")
     path.write_text("a,b,c\n1,2,3\n4,5\n6,7,8\n")
     with pytest.warns(UserWarning, match="rows 2 of .* have fewer cells than the 3 columns"):
         assert numbers(path)["c"].isna().sum() == 1

@@ -129,7 +129,9 @@ def _preamble(lines: list[str], given: Given, name: str) -> int:
     widths = [line.count(separator) for line in lines[found:]]
     usual = max(set(widths), key=widths.count)
     titles = 0
-    while titles < min(10, len(widths) - 2) and widths[titles] == 0 and usual > 0:
+    while titles < min(10, len(widths) - 2) and usual > 0 and widths[titles] < usual:
+        if sum(bool(cell.strip(' "\r\n')) for cell in lines[found + titles].split(separator)) > 1:
+            break
         titles += 1
     if 0 < titles < len(widths) - 1 and widths[titles] == usual:
         text = lines[found].strip()[:60]
