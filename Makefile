@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= auto
 ARGS ?= --list
+MINUTES ?= 5
+SEED ?= 0
 
 BIN := $(VENV)/bin
 # --no-compile: modules are compiled when first imported, which shortens the set-up.
@@ -14,7 +16,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Compiled modules are kept: otherwise each of the many processes of the tests compiles scikit-learn again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-minimum coverage lint format bench reproduce docs clean
+.PHONY: help demo test test-slow test-minimum coverage lint format fuzz soak bench reproduce docs clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
@@ -24,6 +26,7 @@ help:  ## list the targets
 
 demo: $(VENV)/.with-demo  ## choose and fit a model of wines, write it and a report to demo-output/
 	$(BIN)/latently demo --output demo-output --force
+	@echo "Open $(CURDIR)/demo-output/report.html in a browser."
 
 test: $(VENV)/.with-test  ## run all tests and doctests but the slow ones
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8
@@ -48,9 +51,16 @@ format: $(VENV)/.with-lint  ## format the code and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+fuzz: $(VENV)/.with-test  ## attack the library: make fuzz MINUTES=5 SEED=0; counts, and keeps what failed in fuzz-findings/
+	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
+
+soak: $(VENV)/.with-test  ## fit 2000 times, and an endless stream, and watch memory and threads
+	$(ONE_THREAD) $(BIN)/python -m tests.fuzz.soak
+
 bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the GEMM bound, and every way to run them
 	$(BIN)/python benchmarks/mixtures.py
 	$(BIN)/python benchmarks/ways.py
+	$(BIN)/python benchmarks/fits.py
 	$(BIN)/python benchmarks/binary.py
 	$(BIN)/python benchmarks/nmf.py
 	$(BIN)/python benchmarks/nlmf.py

@@ -27,8 +27,8 @@ from sklearn.impute import IterativeImputer
 from latently.mixture import GaussianMixture, MixedMixture
 from latently.selection import select
 
-MOST_ROWS = 2000
-GRID = {"n_components": [1, 2, 3, 4, 6, 8]}
+MOST_ROWS = 600
+GRID = {"n_components": [1, 2, 4, 6, 8]}
 
 
 def table_of(path, rng):
@@ -86,7 +86,7 @@ def by_means(frame, seed):
 
 def by_mixed(frame, seed):
     numbers = len(frame.columns) - len(text_columns(frame))
-    grid = {**GRID, "n_factors": [q for q in (0, 1, 2, 3) if q <= max(0, (numbers - 1) // 2)]}
+    grid = {**GRID, "n_factors": [q for q in (0, 1, 2) if q <= max(0, (numbers - 1) // 2)]}
     columns = {
         name: "number" for name in frame if name not in text_columns(frame) and frame[name].nunique() > 20
     }

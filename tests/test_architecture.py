@@ -266,3 +266,31 @@ def test_every_parameter_is_documented(cls: type) -> None:
     documented = {name for entry in entries for name in entry.split(", ")}
     assert {field.name for field in fields(cls) if field.init} == documented  # type: ignore[arg-type]
     assert "{" not in re.sub(r"\{[^{}]*\"[^{}]*\}", "", section.group(1))  # no placeholder was left
+
+
+def test_what_needs_an_extra_says_which() -> None:
+    program = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('pandas', 'matplotlib', 'torch', 'typer'):\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "import numpy as np\n"
+        "import latently.deep, latently.selection, latently.mixture, latently.rejection\n"
+        "X = np.random.default_rng(0).normal(size=(30, 2))\n"
+        "model = latently.mixture.MFA(1, 1).fit(X)\n"
+        "def said(attempt):\n"
+        "    try:\n"
+        "        attempt()\n"
+        "    except ImportError as error:\n"
+        "        print(error)\n"
+        "said(lambda: latently.selection.select(latently.mixture.MFA(), X, {'n_factors': [1]}))\n"
+        "said(lambda: __import__('latently.plots'))\n"
+        "said(lambda: latently.deep.RBM)\n"
+        "print('scored', latently.selection.as_outlier_detector(model).fit(X).score_samples(X).shape)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    said = result.stdout.splitlines()
+    assert [re.findall(r"latently\[(\w+)\]", line) for line in said[:3]] == [["csv"], ["plots"], ["deep"]]
+    assert said[3] == "scored (30,)"

@@ -9,13 +9,15 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.path import Path
+from scipy.sparse import csr_array
 from sklearn.datasets import load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from latently.factorization import BNMF, DeepNLMF, NLMFClassifier
+from latently.factorization import BNMF, DeepNLMF, FastNMTF, NLMFClassifier
 from latently.mixture import MCFA, MFA, FactorAnalysis, GaussianMixture
 from latently.plots import (
+    BlocksDisplay,
     ConvergenceDisplay,
     ImageGridDisplay,
     LatentDisplay,
@@ -23,6 +25,7 @@ from latently.plots import (
     LoadingsDisplay,
     ResponsibilitiesDisplay,
     SourcesDisplay,
+    blocks,
 )
 from latently.plots.latent import draw_boundaries, ellipse
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
@@ -442,6 +445,36 @@ def test_sources_are_shown_beside_their_map(layer):
     np.testing.assert_allclose(f, np.tanh(s))
     assert s[0] == pytest.approx(layer.activations_.min())
     display.plot()
+
+
+# -- co-clusters --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_blocks_are_sorted_and_have_borders(sparse, monkeypatch):
+    rng = np.random.default_rng(0)
+    z, c = rng.integers(3, size=40), rng.integers(2, size=30)
+    X = 1.0 + z[:, None] + 3.0 * c
+    model = FastNMTF(3, 2, random_state=0).fit(X)
+    given = csr_array(X) if sparse else X
+    display = BlocksDisplay.from_estimator(model, given)
+    rows, columns = model.row_labels_, model.column_labels_
+    np.testing.assert_array_equal(display.row_borders, np.cumsum(np.bincount(rows))[:-1])
+    np.testing.assert_array_equal(display.column_borders, np.cumsum(np.bincount(columns))[:-1])
+    by_row, by_column = np.argsort(rows, kind="stable"), np.argsort(columns, kind="stable")
+    np.testing.assert_array_equal(display.image, X[by_row][:, by_column])
+    drawn = display.plot()
+    assert len(drawn.axes_[0].lines) == 3
+    monkeypatch.setattr(blocks, "_MOST", 7)
+    small = BlocksDisplay(given, rows, columns).image
+    down, across = (np.linspace(0, size, 8).astype(int)[1] for size in (40, 30))
+    corner = X[display.row_order][:, display.column_order][:down, :across]
+    assert small.shape == (7, 7)
+    assert small[0, 0] == pytest.approx(corner.mean())
+    with pytest.raises(TypeError, match="no clusters of columns"):
+        BlocksDisplay.from_estimator(BNMF(), X)
+    with pytest.raises(ValueError, match="one row for each of row_labels"):
+        BlocksDisplay(X, rows[:-1], columns)
 
 
 def test_signs_have_the_colours_of_reports():

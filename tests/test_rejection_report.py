@@ -151,3 +151,13 @@ def test_wrong_arguments_of_the_display_are_told():
         RejectionDisplay({"a": [1.0, np.nan]}, {"a": [1.0]})
     with pytest.raises(ValueError):
         RejectionDisplay({"a": [[1.0], [2.0]]}, {"a": [[1.0]]})
+
+
+def test_intervals_are_quantiles_of_their_distributions():
+    """With one of 19 rows to be rejected the acceptance is Beta(19, 1): P(share <= s) = s^19."""
+    assert conformal_interval(19, 0.95) == pytest.approx((0.025 ** (1 / 19), 0.975 ** (1 / 19)))
+    # of two new rows: k = 2 of n = 9; they are accepted with probabilities 8/10 and 9/11 given the first is
+    none, both = (2 / 10) * (3 / 11), (8 / 10) * (9 / 11)
+    assert none < 0.1 < 1 - both < 0.5
+    assert conformal_interval(9, 0.8, n_rows=2, level=0.8) == (0.5, 1.0)
+    assert conformal_interval(9, 0.8, n_rows=2, level=1 - 1.9 * none) == (0.0, 1.0)

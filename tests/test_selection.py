@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, LeaveOneOut, StratifiedKFold
 
+from latently.estimators.weights import weights_in_rows
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, GaussianMixture
 from latently.selection import CRITERIA, Selection, select
 from latently.selection.nesting import is_nested, start_from
@@ -591,6 +592,7 @@ def test_classifiers_are_chosen_by_the_log_loss_of_held_out_rows():
     X, y = labelled_rows()
     some = np.where(np.arange(60) % 6 == 0, -1, y)
     weight = np.random.default_rng(1).uniform(0.5, 2.0, 60)
+    weight = weights_in_rows(weight, 60)  # parts of rows keep the unit of all
     model = MJFAClassifier(tol=1e-4, n_init=1, temperature=None)
     cv = StratifiedKFold(3)
     settings = {"criterion": "log_loss", "cv": cv, "random_state": 0, "n_jobs": 1}
@@ -618,3 +620,39 @@ def test_labels_belong_to_the_log_loss():
         select(GaussianMixture(), X, {"n_components": [1]}, criterion="log_loss", y=y)
     with pytest.raises(ValueError, match="smallest class has 30 rows, too few for cv=31"):
         select(MJFAClassifier(), X, {"n_factors": [1]}, criterion="log_loss", y=y, cv=31)
+
+
+# -- pipelines ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", ["bic", "log_likelihood"])
+def test_the_last_step_of_a_pipeline_is_selected(criterion):
+    from sklearn.datasets import load_wine
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X = load_wine().data
+    settings = {"criterion": criterion, "cv": 2, "n_jobs": 1, "random_state": 0}
+    pipeline = make_pipeline(StandardScaler(), MFA(tol=1e-3, max_iter=20, n_init=1))
+    found = select(pipeline, X, {"mfa__n_components": [1, 2], "mfa__n_factors": [1, 2]}, **settings)
+    alone = select(
+        MFA(tol=1e-3, max_iter=20, n_init=1),
+        StandardScaler().fit_transform(X),
+        {"n_components": [1, 2], "n_factors": [1, 2]},
+        **settings,
+    )
+    assert found.best_params_ == {f"mfa__{name}": value for name, value in alone.best_params_.items()}
+    assert found.best_score_ == alone.best_score_ and list(found.table_["rank"]) == list(alone.table_["rank"])
+    rows = StandardScaler().fit(X).transform(X)
+    np.testing.assert_array_equal(found.best_.predict(X), alone.best_.predict(rows))
+    assert found.best_[0].n_features_in_ == 13 and not hasattr(pipeline[0], "mean_")
+    assert "mfa__n_components" in repr(found) and "<table" in found._repr_html_()
+    with pytest.raises(ValueError, match=r"of its last step only, .* not standardscaler__with_std"):
+        select(pipeline, X, {"standardscaler__with_std": [True, False]}, **settings)
+
+
+def test_sparse_rows_are_refused_with_the_cure():
+    from scipy.sparse import csr_array
+
+    with pytest.raises(TypeError, match="toarray"):
+        MFA(1, 1).fit(csr_array(np.eye(5)))

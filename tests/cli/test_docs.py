@@ -1,4 +1,4 @@
-"""The examples of the page about the command line, run one after the other."""
+"""The examples of pages for the command line, run one after the other."""
 
 import doctest
 import io
@@ -7,24 +7,28 @@ import shlex
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import run_command
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "command_line.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = DOCS / "command_line.md"
 
 
-def examples():
+def examples(page):
     """Commands of all console blocks, and what the page says that they print."""
-    for block in re.findall(r"^```console\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S):
+    for block in re.findall(r"^```console\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S):
         for example in re.split(r"^\$ ", block, flags=re.M)[1:]:
             command, _, expected = example.partition("\n")
             yield command, expected
 
 
-def test_examples_print_what_the_page_says(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("page", "fewest"), [("command_line.md", 6), ("tutorials.md", 4)])
+def test_examples_print_what_the_page_says(page, fewest, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     checker = doctest.OutputChecker()
-    found = list(examples())
-    assert len(found) > 5
+    found = list(examples(DOCS / page))
+    assert len(found) >= fewest
     for command, expected in found:
         command, _, only = command.partition(" | head -")
         program, *arguments = shlex.split(command)

@@ -11,6 +11,7 @@ from PIL import Image
 from latently.cli.speaking import Voice
 from latently.cli.tables import open_table
 from latently.core.sources import MISSING, numbers_of
+from latently.core.sources.dialect import Given
 from latently.tables.reading import Reading
 from latently.tables.survey import survey
 
@@ -18,7 +19,7 @@ from latently.tables.survey import survey
 def numbers_in(path, **reading):
     """All numbers of a table, by name, and what was noted."""
     with Voice() as voice:
-        table = open_table(path, Reading(**reading), voice)
+        table = open_table(path, Reading(Given(**reading)), voice)
         decimal = table.dialect.decimal if table.dialect else "."
         blocks = [numbers_of(frame, MISSING, decimal)[0] for frame in table.frames(MISSING, [])]
     return pd.DataFrame(np.concatenate(blocks), columns=table.columns), voice.notes
@@ -125,7 +126,7 @@ def test_ends_of_lines(tmp_path, end):
         ("a.parquet", b"no parquet", "Parquet"),
         ("a.npy", b"no array", "NumPy"),
         ("a.npz", b"no archive", ".npz"),
-        ("a.xlsx", b"PK", "kind of file"),
+        ("a.docx", b"PK", "kind of file"),
     ],
 )
 def test_files_that_cannot_be_used(latently, tmp_path, name, content, message):

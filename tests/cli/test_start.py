@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-COMMANDS = "fit select predict score transform sample impute report datasets demo".split()
+COMMANDS = "fit select predict score transform sample impute report explore datasets demo".split()
 COMMAND = [sys.executable, "-m", "latently"]
 
 

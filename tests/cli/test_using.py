@@ -526,6 +526,21 @@ def test_factors_have_the_names_of_transform(latently, fitted, tmp_path):
     assert axes[: len(names)] == [name.replace("_", " ") for name in names]
 
 
+def test_explore_writes_a_page_and_opens_it(latently, fitted, tmp_path, monkeypatch):
+    visited = []
+    monkeypatch.setattr("webbrowser.open", lambda address: not visited.append(address))
+    page = tmp_path / "e.html"
+    latently("explore", *fitted, "-o", page)
+    assert visited == [page.resolve().as_uri()]
+    headings = Reader(page.read_text()).headings()
+    assert headings[:2] == ["Explorer", "Projection of the rows"] and "Next steps" not in headings
+    assert "--force" in latently("explore", *fitted, "-o", page, code=1).err
+    latently("explore", *fitted, "-o", page, "--force", "--no-open")
+    assert len(visited) == 1
+    monkeypatch.setattr("webbrowser.open", lambda address: False)
+    assert "no browser" in latently("explore", *fitted, "-o", page, "--force").err
+
+
 def test_demo(latently, tmp_path, monkeypatch):
     monkeypatch.setattr("latently.cli.demo.COMPONENTS", "2,3")
     monkeypatch.setattr("latently.cli.demo.FACTORS", "3")

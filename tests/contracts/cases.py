@@ -26,11 +26,14 @@ from latently.factorization import (
     MEIBP,
     NLMF,
     NMF,
+    NMTF,
     PCA,
     BinarySparseCoding,
     DeepNLMF,
+    FastNMTF,
     LinearGaussianIBP,
     NLMFClassifier,
+    PenalizedNMTF,
     VectorQuantizer,
 )
 from latently.generate import CodebookGenerator, SourceDensity
@@ -80,6 +83,14 @@ def cost(model, X, y):
     """Of a factorisation with the sources of its fit."""
     labels = () if y is None else (y,)
     return model.cost(X, *labels, activations=model.activations_).total
+
+
+def cost_of_factors(model, X, y):
+    return model.cost(X, row_factors=model.row_factors_).total
+
+
+def cost_of_labels(model, X, y):
+    return model.cost(X, row_labels=model.row_labels_).total
 
 
 @dataclass(frozen=True)
@@ -221,6 +232,9 @@ ALONE = {"shrinkage": None, **OF_ALL_ROWS}
 CHOOSING = {"cv": 2, "n_jobs": 1, "random_state": 0}
 KINDS_OF_COLUMNS = {0: "count", 1: list(range(40)), 2: "number", 3: "number"}
 FALLING = {"direction": -1, "objective": cost}
+IN_FACTORS = {"direction": -1, "sources": frozenset({"files", "dask"})}
+BY_ROW_FACTORS = {"objective": cost_of_factors, **IN_FACTORS}
+BY_ROW_LABELS = {"objective": cost_of_labels, **IN_FACTORS}
 PRIORS = {"concentration_prior": [1, 1], "noise_prior": [1, 1e-3]}  # lists, as files have them
 UNMOVED = {**PLAIN, **PRIORS, "moves": False}
 BUFFET = {**IN_MEMORY, "objective": None, "rows": "counts"}
@@ -228,6 +242,7 @@ LAYERED = {"direction": -1, "objective": None, "layered": True}
 CASES = [
     Case("GaussianMixture", partial(GaussianMixture, 2, **QUICK)),
     Case("GaussianMixture-spherical", partial(GaussianMixture, 2, covariance_type="spherical", **QUICK)),
+    Case("GaussianMixture-VVE", partial(GaussianMixture, 2, covariance_type="VVE", **QUICK)),
     Case("FactorAnalysis", partial(FactorAnalysis, 2, **QUICK)),
     Case("PPCA", partial(PPCA, 2, **QUICK), in_closed_form=True),
     Case("PPCA-holes", partial(PPCA, 2, **QUICK), holes=True),
@@ -295,6 +310,15 @@ CASES = [
     ),
     Case("DeepNLMF", partial(DeepNLMF, [3, 2], sigma2=[0.5, 0.2], **QUICK), **LAYERED),
     Case("DeepNLMF-tuned", partial(DeepNLMF, [3, 2], fine_tune=True, fine_tune_iter=3, **QUICK), **LAYERED),
+    Case("NMTF", partial(NMTF, 2, 2, **QUICK), rows="counts", **BY_ROW_FACTORS),
+    Case(
+        "PenalizedNMTF-holes",
+        partial(PenalizedNMTF, 2, 2, **QUICK),
+        rows="counts",
+        holes=True,
+        **BY_ROW_FACTORS,
+    ),
+    Case("FastNMTF", partial(FastNMTF, 3, 2, init="random", **QUICK), **BY_ROW_LABELS),
     Case("BNMF", partial(BNMF, 3, **QUICK), rows="counts"),
     Case("BinarySparseCoding", partial(BinarySparseCoding, 3, **QUICK)),
     Case(
@@ -426,7 +450,12 @@ def answers(model, X, methods=ROW_METHODS):
     return said
 
 
-NOT_SAVED = {"activations_", "history_parts_"}  # they belong to the rows of a fit, and to its way
+NOT_SAVED = {
+    "activations_",
+    "row_factors_",
+    "row_labels_",
+    "history_parts_",
+}  # they belong to the rows of a fit, and to its way
 
 
 def state(value, name=""):

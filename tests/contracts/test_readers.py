@@ -130,6 +130,7 @@ def command_line_reads(path, scratch):
     return names if table.named else None, readings[0]
 
 
+@pytest.mark.filterwarnings("ignore:rows .* have fewer cells")
 @pytest.mark.parametrize("name", FILES)
 def test_both_read_the_same(tmp_path, pieces, name):
     write, names, expected = FILES[name]

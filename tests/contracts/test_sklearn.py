@@ -10,10 +10,13 @@ from latently.factorization import (
     BNMF,
     NLMF,
     NMF,
+    NMTF,
     PCA,
     BinarySparseCoding,
     DeepNLMF,
+    FastNMTF,
     NLMFClassifier,
+    PenalizedNMTF,
     VectorQuantizer,
 )
 from latently.generate import CodebookGenerator, SourceDensity
@@ -44,6 +47,9 @@ CHECKED = [  # one of every class
     NLMF(**FEW_SWEEPS),
     NLMFClassifier(**FEW_SWEEPS),
     DeepNLMF((2, 2), **FEW_SWEEPS),
+    NMTF(**LOOSE),
+    PenalizedNMTF(**LOOSE),
+    FastNMTF(**LOOSE),
     BNMF(3, **LOOSE),
     BinarySparseCoding(2, **LOOSE),
     VectorQuantizer(2, n_init=1, random_state=0),

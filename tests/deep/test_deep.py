@@ -1,6 +1,7 @@
 """Deep mixtures against dense Gaussian algebra: densities, posteriors, counts, bound and EM."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -398,3 +399,17 @@ def test_saving_and_loading(sizes, common, tmp_path):
         np.testing.assert_array_equal(here, there)
     again = loaded.fit(X)
     np.testing.assert_array_equal(again.score_samples(X), model.score_samples(X))
+
+
+@pytest.mark.parametrize("weights", [None, np.r_[np.full(20, 3.0), np.ones(5)]], ids=["", "weighted"])
+def test_rows_that_are_all_the_same_fit_or_say_so(weights):
+    rows = np.tile([6692.75, 1.0], (25, 1))
+    model = DMCFA(2, 2, 2, 1, max_iter=12, n_init=1, tol=0.0, accelerate=None, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.fit(rows, sample_weight=weights)
+        except ValueError as error:
+            assert "all rows of X are the same" in str(error)
+        else:
+            assert np.all(np.isfinite(model.history_))

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import latently
-from latently.factorization import NLMF, DeepNLMF, NLMFClassifier
+from latently.factorization import NLMF, NMTF, DeepNLMF, FastNMTF, NLMFClassifier
 from latently.mixture import MCFA, MFA, GaussianMixture
 from latently.report import Report, report, write_report
 from latently.report import _charts as charts
@@ -48,6 +48,8 @@ def test_page_has_every_section(page):
         "Model selection",
         "Convergence",
         "Projection of the rows",
+        "Explorer",
+        "Pairs of features",
         "Components",
         "Distinguishing features of each component",
         "Loadings",
@@ -109,7 +111,7 @@ def test_typical_files_are_small(tmp_path):
     model = MFA(4, 1, random_state=0, n_init=1, max_iter=20, tol=1e-3).fit(X)
     path = write_report(tmp_path / "digits.html", model, X, labels=y, image_shape=(8, 8))
     assert path.stat().st_size < 1e6
-    assert len(wine_report().html) < 2e5
+    assert len(wine_report().html) < 3e5
 
 
 def test_numbers_of_the_model_are_on_the_page(page):
@@ -152,6 +154,18 @@ def test_factorisations_show_sources_and_what_classes_look_for(image_shape):
     plain = Reader(report(NLMF(5, **options).fit(X), X, image_shape=image_shape).html)
     assert "Sources" in plain.headings() and "Class weights" not in plain.headings()
     assert "The two parts of the cost" not in plain.text()
+
+
+@pytest.mark.parametrize("cls", [NMTF, FastNMTF])
+def test_co_clusters_show_their_blocks(cls):
+    X, _ = digits()
+    model = cls(4, 3, n_init=1, max_iter=5, tol=0.0, random_state=0).fit(X)
+    holes = X.copy()
+    holes[:5, 3] = np.nan
+    for rows in (X, holes):
+        found = Reader(report(model, rows).html)
+        assert {"Blocks", "Row clusters"} <= set(found.headings())
+        assert "4 row clusters and 3 column clusters" in found.text()
 
 
 def test_networks_show_their_training_samples_and_reconstructions():
@@ -514,16 +528,18 @@ def test_signed_images_are_white_at_zero():
 
 def test_the_still_picture_has_the_points_where_they_belong():
     x, y = np.array([0.1, 0.5, 0.9]), np.array([0.2, 0.5, 0.8])
-    pixels = painted(x, y, np.array([0, 1, 2]), (200, 400))
+    pixels = painted(x, y, np.array([0, 1, 2]), (200, 400), COLOURS["c"])
     for k, place in enumerate(zip(x, y, strict=True)):
         r, g, b, alpha = pixels[int((1 - place[1]) * 200), int(place[0] * 400)]
-        assert alpha > 200 and np.abs(np.array([r, g, b], dtype=int) - _rgb(COLOURS[k])).max() <= 8
+        assert alpha > 200 and np.abs(np.array([r, g, b], dtype=int) - _rgb(COLOURS["c"][k])).max() <= 8
     assert np.count_nonzero(pixels[..., 3]) < 0.02 * 200 * 400
 
 
 def test_the_still_picture_has_the_colours_of_the_page():
-    css = re.findall(r"--c(\d): light-dark\((#\w+),", _asset("report.css"))
-    assert [colour for _, colour in css] == COLOURS
+    for kind, colours in COLOURS.items():
+        css = re.findall(rf"--{kind}\d: light-dark\((#\w+),", _asset("report.css"))
+        assert css == colours and len(set(css)) == 8
+    assert not set(COLOURS["c"]) & set(COLOURS["d"])  # classes never look like components
 
 
 def _rgb(colour):
@@ -619,3 +635,18 @@ def test_a_given_threshold_decides():
 def test_wrong_numbers_are_named(given, message):
     with pytest.raises(ValueError, match=message):
         wine_report(**given)
+
+
+# -- does it fit? -------------------------------------------------------------------------------------------
+
+
+def test_a_calibration_is_shown():
+    expected = np.linspace(0.01, 0.99, 99)
+    page = wine_report(verdict="It does <not> fit.", probability_plot=[expected, np.sqrt(expected)])
+    found = Reader(page.html)
+    assert "Does the model fit?" in found.headings() and "It does <not> fit." in found.text("p")
+    assert "The largest distance from the diagonal is 0.25." in found.text("desc")
+    assert "Does the model fit?" not in Reader(wine_report().html).headings()
+    for wrong in ([1, 2], [[0, 2], [0, 1]], "ab", [[0.1], [0.2]]):
+        with pytest.raises(ValueError, match="probability_plot must be two sequences"):
+            wine_report(probability_plot=wrong)

@@ -43,6 +43,8 @@ NEEDS = {  # data sets that do not come with scikit-learn
     "003/table-3.6": "seeds",
     "003/table-3.8": "user_knowledge",
     "003/tables-5.2-5.4": "leuk72_3k",
+    "003/table-4.3": "umist",
+    "003/figures-4.10-4.13": "inbmt_pre_usps",
 }
 TWINS = {  # the code of another one, on other rows
     "000/tables-5.2-5.3": "000/table-5.1",

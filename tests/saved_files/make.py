@@ -21,11 +21,14 @@ from latently.factorization import (
     MEIBP,
     NLMF,
     NMF,
+    NMTF,
     PCA,
     BinarySparseCoding,
     DeepNLMF,
+    FastNMTF,
     LinearGaussianIBP,
     NLMFClassifier,
+    PenalizedNMTF,
     VectorQuantizer,
 )
 from latently.generate import CodebookGenerator, SourceDensity
@@ -74,6 +77,9 @@ def models():
         "MJFAClassifier": MJFAClassifier(2, 2, **few),
         "MFMClassifier": MFMClassifier(1, 2, **few),
         "NMF": NMF(2, max_iter=5, random_state=0),
+        "NMTF": NMTF(2, 2, **few),
+        "PenalizedNMTF": PenalizedNMTF(2, 2, **few),
+        "FastNMTF": FastNMTF(3, 2, **few),
         "NLMF": NLMF(2, mapping="logistic", constraint="semi", max_iter=5, random_state=0),
         "NLMFClassifier": NLMFClassifier(2, session="dual", sigma2=0.5, max_iter=5, random_state=0),
         "DeepNLMF": DeepNLMF(

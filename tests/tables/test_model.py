@@ -147,6 +147,17 @@ def test_classes_are_the_labels_of_the_table(tmp_path):
         TableModel(MJFAClassifier()).fit(make_table()[0])
 
 
+def test_without_an_estimator_families_are_compared(tmp_path):
+    table, _ = make_table(120, 3)
+    model = TableModel().fit(table)
+    assert "the best of" in model.preparation_.verdict
+    assert len(model.preparation_.probability_plot[0]) == 99
+    model.save(tmp_path / "m.latently")
+    np.testing.assert_array_equal(
+        library.load(tmp_path / "m.latently").score_samples(table), model.score_samples(table)
+    )
+
+
 def test_a_failed_fit_leaves_the_earlier_one():
     table, _ = make_table()
     model = TableModel(MFA(2, 1, random_state=0)).fit(table)

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 import latently as library
+from latently.cli.models import MODELS
 from latently.mixture import FactorAnalysis
 from latently.tables import TableModel
+from latently.tables.preparing import SUMS_OF_PARTS
 from tests.cli.conftest import latently, make_table  # noqa: F401 (fixture)
 
 N = 240
@@ -187,6 +189,11 @@ def test_the_same_is_told_in_python():
     assert any("as_is=['a'] keeps" in text for text in texts)
     assert model.columns_ == list("abcde")
     assert {one.filename for one in told} == {__file__}
+
+
+def test_sums_of_parts_are_known():
+    """They are neither standardised nor refused columns of two values."""
+    assert {model.name for model in MODELS.values() if model.kind == "parts"} == SUMS_OF_PARTS
 
 
 def test_a_table_of_two_values_only_is_fitted(latently, tmp_path):  # noqa: F811

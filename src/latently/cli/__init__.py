@@ -83,6 +83,9 @@ def main(arguments=None):
 def _failed(message, code, arguments):
     """Print the error in one line and return the exit code."""
     from latently.cli.speaking import as_json, one_line
+    from latently.cli.tables import true_names
+
+    message = true_names(message)
 
     if "--debug" in arguments and sys.exc_info()[0] is not None:
         traceback.print_exc()

@@ -47,7 +47,7 @@ def run_demo(output, force, seed, voice, scratch):
     table = scratch / "wine.csv"
     write_rows([as_frame(load("wine"))], table, force=False)
     request = Request(
-        str(table), output, force, model="mcfa", k=COMPONENTS, q=FACTORS, label=LABEL, seed=seed
+        [str(table)], output, force, model="mcfa", k=COMPONENTS, q=FACTORS, label=LABEL, seed=seed
     )  # fmt: skip
 
     def then(fitted, table_model, folder):

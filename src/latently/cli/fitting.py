@@ -12,9 +12,9 @@ import numpy as np
 from latently.cli.models import DEFAULT, MODELS, build, model_named, numbers_in
 from latently.cli.speaking import counted, shown
 from latently.cli.tables import open_table, option
-from latently.cli.writing import DESCRIPTION, MODEL, SELECTION, new_folder
+from latently.cli.writing import COMPARISON, DESCRIPTION, MODEL, SELECTION, new_folder
 from latently.core.sources import open_source, package
-from latently.metrics import clustering_accuracy
+from latently.metrics import adjusted_rand_score, clustering_accuracy, purity
 from latently.selection.criteria import CRITERIA
 from latently.selection.criteria import DEFAULT as DEFAULT_CRITERION
 from latently.tables import TableModel
@@ -31,6 +31,7 @@ from latently.tables.preparing import (
 from latently.tables.reading import Reading
 
 MOST_COMPONENTS, MOST_FACTORS = 6, 5  # largest sizes in the default search
+BUDGET = 30.0  # seconds to compare families
 ROWS_TO_CHOOSE_BY = 10_000  # largest sample of rows with which `fit` selects sizes
 _FACTORS = 2  # default for classifiers
 
@@ -39,7 +40,7 @@ _FACTORS = 2  # default for classifiers
 class Request:
     """The user's options for `fit` or `select`."""
 
-    data: str
+    data: list[str]
     output: str
     force: bool = False
     model: str | None = None
@@ -59,6 +60,8 @@ class Request:
     in_memory: bool | None = None  # None depends on the size
     reading: Reading = field(default_factory=Reading)
     hold_out: float = 0.0  # share of the rows that are left out of the fit
+    jobs: int | None = None
+    budget: float = BUDGET  # seconds to compare families
 
 
 @dataclass
@@ -72,6 +75,7 @@ class Fitted:
     labels: list[str]  # names of the classes
     selection: object | None
     agreement: dict[str, float]  # of the model with the labels, by name
+    comparison: object | None = None  # of families, if no model was asked for
 
 
 def fit(request, voice, *, select_all=False, then=None):
@@ -83,6 +87,8 @@ def fit(request, voice, *, select_all=False, then=None):
         fitted = _fitted(request, voice, folder, select_all)
         table_model = TableModel.of_fitted(fitted.model, fitted.record)
         table_model.save(folder / MODEL)
+        if fitted.comparison is not None:
+            fitted.comparison.table_.to_csv(folder / COMPARISON, index=False)
         if fitted.selection is not None:
             fitted.selection.table_.to_csv(folder / SELECTION, index=False)
         (folder / DESCRIPTION).write_text(described(fitted.record), encoding="utf-8")
@@ -120,6 +126,13 @@ def _fitted(request, voice, folder, select_all):
         voice.note("the table is large, so its numbers are kept in a temporary file during the fit")
     rows = collected(known, record, scratch=folder, in_memory=request.in_memory is True)
     rows, X_held_out = _without_held_out(rows, request, voice)
+    if _compares(request, select_all) and rows.n_rows >= FEWEST_TO_COMPARE:
+        fitted = _best_family(request, record, rows, voice)
+        if X_held_out is not None:
+            fitted = replace(
+                fitted, record=_with_held_out(fitted.record, fitted.model, X_held_out, request.seed)
+            )
+        return fitted
     labels, rows = _labels(model, name, rows, voice)
     sizes, grid = _sizes(request, model, rows.n_rows, len(places))
     estimator = build(
@@ -136,6 +149,37 @@ def _fitted(request, voice, folder, select_all):
     if X_held_out is not None:
         record = _with_held_out(record, fitted, X_held_out, request.seed)
     return _complete(fitted, record, rows, selection)
+
+
+FEWEST_TO_COMPARE = 20  # rows
+
+
+def _compares(request, select_all):
+    """Whether families are compared: nothing was said about the model."""
+    given = request.model or request.k or request.q or request.options
+    return not (given or select_all) and request.criterion == DEFAULT_CRITERION
+
+
+def _best_family(request, record, rows, voice):
+    from latently.cli.comparing import compared, winner
+
+    X = rows.X if isinstance(rows.X, np.ndarray) else _drawn(rows, request.seed, voice)
+    comparison = compared(X, record, request, voice)
+    name, estimator = winner(comparison, request.seed)
+    more = {
+        parameter: value
+        for parameter, value in (("max_iter", request.max_iter), ("tol", request.tol))
+        if value is not None
+    }
+    fitted = _run(estimator.set_params(**more), rows.X, None, voice)
+    fit = comparison.calibration_
+    record = replace(
+        record,
+        model=name,
+        verdict=comparison.verdict_,
+        probability_plot=None if fit is None else [fit.expected, fit.observed],
+    )
+    return replace(_complete(fitted, record, rows, None), comparison=comparison)
 
 
 def _without_held_out(rows, request, voice):
@@ -208,7 +252,9 @@ def _complete(fitted, record, rows, selection):
 
 
 def _agreement(model, rows):
-    """Accuracy: of predicted classes, or of components under the best one-to-one matching with labels."""
+    """Of predicted classes the accuracy; of components that of the best one-to-one matching with labels, or
+    purity and adjusted Rand index if their numbers differ.
+    """
     if rows.codes is None or not hasattr(model, "predict"):
         return {}
     known = rows.codes >= 0
@@ -216,9 +262,15 @@ def _agreement(model, rows):
     if hasattr(model, "classes_"):
         right = answers.astype(str) == np.array(rows.labels)[rows.codes[known]]
         return {"training_accuracy": float(right.mean())}
+    codes = rows.codes[known]
     if len(np.unique(answers)) == 1:  # then there is nothing to compare
         return {}
-    return {"clustering_accuracy": float(clustering_accuracy(rows.codes[known], answers))}
+    if len(np.unique(answers)) == len(np.unique(codes)):
+        return {"clustering_accuracy": float(clustering_accuracy(codes, answers))}
+    return {  # a one-to-one matching would leave some out
+        "purity": float(purity(codes, answers)),
+        "adjusted_rand_index": float(adjusted_rand_score(codes, answers)),
+    }
 
 
 def chunks_of(X):
@@ -238,9 +290,9 @@ def _check_labels(request, model, name, found, voice):
         classifiers = ", ".join(
             known for known, entry in MODELS.items() if entry.labels or entry.may_use_labels
         )
+        subject = f"the model {name} does not use the labels" if request.model else "the labels are not used"
         voice.note(
-            f"the model {name} does not use the labels; they are only compared with its result; "
-            f"models that use labels: {classifiers}"
+            f"{subject}; they are only compared with its result; models that use labels: {classifiers}"
         )
     elif len(found.labels) > max(100, found.n_rows // 2):
         raise ValueError(
@@ -333,7 +385,13 @@ def _selected(estimator, X, grid, request, voice):
 
     with redirect_stdout(sys.stderr):  # the library's progress bar belongs on stderr
         return select(
-            estimator, X, grid, request.criterion, random_state=request.seed, verbose=int(voice.watched)
+            estimator,
+            X,
+            grid,
+            request.criterion,
+            n_jobs=request.jobs,
+            random_state=request.seed,
+            verbose=int(voice.watched),
         )
 
 

@@ -93,7 +93,46 @@ MODELS = {
         q=None,
         kind="classes",
     ),
+    "nmtf": Model(
+        _PARTS,
+        "NMTF",
+        "clusters of rows and of columns",
+        k="n_row_clusters",
+        q="n_column_clusters",
+        kind="parts",
+    ),
+    "penalized-nmtf": Model(
+        _PARTS,
+        "PenalizedNMTF",
+        "clusters of rows and of columns that hardly overlap",
+        k="n_row_clusters",
+        q="n_column_clusters",
+        kind="parts",
+    ),
+    "fast-nmtf": Model(
+        _PARTS,
+        "FastNMTF",
+        "one cluster for each row and each column",
+        k="n_row_clusters",
+        q="n_column_clusters",
+        kind="parts",
+    ),
     "bnmf": Model(_PARTS, "BNMF", "counts as sums of binary causes", q=None, kind="parts"),
+    "meibp": Model(_PARTS, "MEIBP", "binary features, as many as needed", k=None, q=None, kind="parts"),
+    "inbmt": Model(
+        _PARTS,
+        "INBMT",
+        "binary codes of rows and of columns, as many as needed",
+        k=None,
+        q=None,
+        kind="parts",
+    ),
+    "ibp-ibp": Model(
+        _PARTS, "IBPIBP", "binary features that come with categories", k=None, q=None, kind="parts"
+    ),
+    "ibp": Model(
+        _PARTS, "LinearGaussianIBP", "binary features by Gibbs sampling", k=None, q=None, kind="parts"
+    ),
     "binary-sparse-coding": Model(
         _PARTS, "BinarySparseCoding", "real numbers as sums of binary causes", q=None, kind="parts"
     ),

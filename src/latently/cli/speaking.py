@@ -37,8 +37,9 @@ def _plain(value):
 class Voice:
     """Output of one command; within its context the library's warnings become notes."""
 
-    def __init__(self, json=False):
+    def __init__(self, json=False, quiet=False):
         self.json = json
+        self.quiet = quiet
         self.notes = []
 
     def __enter__(self):
@@ -54,9 +55,13 @@ class Voice:
 
     def note(self, text):
         """Print a note for the user, each one once."""
-        text = one_line(text)
+        from latently.cli.tables import true_names
+
+        text = one_line(true_names(text))
         if text not in self.notes:
             self.notes.append(text)
+            if self.quiet:
+                return
             print(f"latently: note: {text}", file=sys.stderr)
 
     def result(self, text, **facts):
@@ -64,7 +69,7 @@ class Voice:
         if self.json:
             print(as_json({**facts, "notes": self.notes}))
         else:
-            for line in [text] if isinstance(text, str) else text:
+            for line in [] if self.quiet else [text] if isinstance(text, str) else text:
                 print(one_line(line) if line else "")
 
     def table(self, names, rows):
@@ -88,7 +93,7 @@ class Voice:
     @property
     def watched(self):
         """Whether stderr is a terminal."""
-        return sys.stderr.isatty()
+        return sys.stderr.isatty() and not self.quiet
 
     @contextmanager
     def bar(self, title, total=None):

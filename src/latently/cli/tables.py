@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 from latently.core.words import shown
 
@@ -16,13 +21,47 @@ def open_table(path, reading, voice):
     """The table in a file or folder; reading it moves a progress bar."""
     from latently.tables.reading import table_of
 
-    table = table_of(path, reading, option)
+    paths = [path] if isinstance(path, str) or not isinstance(path, list | tuple) else list(path)
+    table = table_of([_given(one) for one in paths], reading, option)
 
     def frames(missing=(), texts=(), moved=None):
         with voice.bar(f"Reading {table.path.name}", table.size) as moved:
             yield from table.frames(missing, texts, moved)
 
     return replace(table, frames=frames)
+
+
+_STANDARD_INPUT: dict[str, str] = {}  # the file that holds it, and what messages call it
+
+
+def _given(path):
+    """The path, or that of a file with the standard input for "-", which is read several times."""
+    if str(path) != "-":
+        return path
+    if not _STANDARD_INPUT:
+        if sys.stdin.isatty():
+            raise ValueError("- reads a table from another program, as in: cat a.csv | latently fit -")
+        folder = tempfile.mkdtemp(prefix="latently-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        file = Path(folder) / f"standard-input{_ending(start := sys.stdin.buffer.read(6))}"
+        with file.open("wb") as target:
+            target.write(start)
+            shutil.copyfileobj(sys.stdin.buffer, target)
+        _STANDARD_INPUT[str(file)] = "standard input"
+    return next(iter(_STANDARD_INPUT))
+
+
+def _ending(start):
+    """That of a file that begins with these bytes."""
+    kinds = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\x93NUMPY": ".npy", b"\x1f\x8b": ".csv.gz"}
+    return next((ending for magic, ending in kinds.items() if start.startswith(magic)), ".csv")
+
+
+def true_names(text):
+    """The text with the user's names of files that were made for reading."""
+    for path, name in _STANDARD_INPUT.items():
+        text = text.replace(path, name)
+    return text
 
 
 def size_of(text):

@@ -1,4 +1,4 @@
-"""Commands that use a fitted folder: `predict`, `score`, `transform`, `sample`, `impute`, `report`.
+"""Commands that use a fitted folder, from `predict` to `report` and `explore`.
 
 Rows are processed in chunks, so a file may be larger than memory. Results have the user's units and names.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from latently.cli.speaking import shown
 from latently.cli.tables import open_table
 from latently.cli.writing import (
+    EXPLORE,
     REPORT,
     SELECTION,
     check_file,
@@ -28,6 +29,7 @@ from latently.saved import load
 from latently.tables import answers
 from latently.tables.preparation import ACCEPTANCE
 from latently.tables.preparing import later_rows
+from latently.tables.reading import FILE
 
 CELLS_IN_REPORT = 16_000_000  # of more, rows are drawn
 MOST_SAMPLES_AT_ONCE = 100_000
@@ -86,7 +88,7 @@ def apply(folder, data, reading, missing, columns_of, voice, *, output, force, k
     for name in keep:
         if name not in later.table.columns:
             raise ValueError(f"--keep names {shown(name)}, which is not a column of the data")
-    if later.table.path.is_dir():
+    if FILE in later.table.beside:  # of images, or one of several
         keep = (*keep, "file")
 
     def frames():
@@ -104,6 +106,8 @@ def predictions(folder, all_probabilities):
     folder.needs("predict", "predict components or classes")
     model, record = folder.model, folder.record
     classes, name = getattr(model, "classes_", None), answers.kind_of_group(model)
+    if not hasattr(model, "predict_proba"):  # labels alone, such as those of co-clusters
+        return lambda values: {name: answers.predicted(model, record, values)}
 
     def columns_of(values):
         if not hasattr(model, "predict_proba"):  # an outlier detector
@@ -225,10 +229,11 @@ def impute(folder, data, reading, missing, voice, *, draw, draws, std, seed, out
 # -- the report ------------------------------------------------------------------------------------------
 
 
-def report(folder, data, reading, missing, voice, *, output, force):
-    """Write the page; returns its path and the number of rows it shows."""
+def report(folder, data, reading, missing, voice, *, output, force, explorer=False):
+    """Write the page, or that of the explorer alone; returns its path and the number of rows it shows."""
     if output is None:
-        output = folder.path / REPORT if folder.path.is_dir() else folder.path.with_suffix(".html")
+        own = EXPLORE if explorer else REPORT
+        output = folder.path / own if folder.path.is_dir() else folder.path.with_suffix(".html")
     output = Path(output)
     if output.suffix.lower() not in (".html", ".htm"):
         raise ValueError(
@@ -258,7 +263,7 @@ def report(folder, data, reading, missing, voice, *, output, force):
     X = record.to_frame(np.concatenate(rows))
     if len(X) < n_rows:
         voice.note(f"the report shows {len(X)} rows drawn from {n_rows}")
-    with voice.bar("Writing the report"), new_file(output, force) as path:
+    with voice.bar("Writing the page"), new_file(output, force) as path:
         write_page(
             path,
             folder,
@@ -269,21 +274,32 @@ def report(folder, data, reading, missing, voice, *, output, force):
             file=later.table.path.name,
             n_rows=n_rows,
             row_numbers=np.concatenate(numbers),
+            explorer=explorer,
             data=data,
         )
     return output, len(X)
 
 
-def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows, row_numbers=None, data=None):
-    """Write the page of `latently.report`."""
-    from latently.report import write_report  # only here: it is large
+def write_page(
+    path,
+    folder,
+    X,
+    *,
+    labels,
+    row_names,
+    selection,
+    file,
+    n_rows,
+    row_numbers=None,
+    data=None,
+    explorer=False,
+):
+    """Write the page of `latently.report`, or that of its explorer."""
+    from latently import report as pages  # only here: it is large
 
     record = folder.record
     left_out = "; ".join(f"{name}: {reason}" for name, reason in record.left_out)
-    write_report(
-        path,
-        folder.model,
-        X,
+    given: dict[str, Any] = dict(
         feature_names=record.columns,
         labels=None if labels is None else np.array(["" if text is None else text for text in labels]),
         row_names=row_names,
@@ -301,8 +317,14 @@ def write_page(path, folder, X, *, labels, row_names, selection, file, n_rows, r
         row_numbers=row_numbers,
         n_rows=n_rows,
         threshold=_usual_threshold(record),
+        verdict=record.verdict,
+        probability_plot=record.probability_plot,
         command_line=None if data is None else _command_line(folder, data),
     )
+    if explorer:
+        pages.explore(folder.model, X, **given).save(path)
+    else:
+        pages.write_report(path, folder.model, X, **given)
 
 
 def _usual_threshold(record):
@@ -325,13 +347,26 @@ def _command_line(folder, data):
     options += [part for name, why in record.left_out if why == "not wanted" for part in ("--without", name)]
     options += [part for text in record.missing for part in ("--missing", text)]
     options += [part for name in record.as_is for part in ("--as-is", name)]
+    options += [part for text in _settings(folder.model, entry) for part in ("--option", text)]
     return CommandLine(
         str(folder.path),
-        str(data),
+        tuple(map(str, data)) if isinstance(data, list | tuple) else (str(data),),
         record.model,
         {option: size for option, size in given.items() if isinstance(size, int)},
         tuple(options),
     )
+
+
+def _settings(model, entry):
+    """Settings of a model that are not the defaults, as --option has them."""
+    given = model.get_params(deep=False)
+    defaults = type(model)().get_params(deep=False) if entry.name != "PerClass" else given
+    own = {entry.k, entry.q, "random_state", "max_iter", "tol", "callbacks", "verbose"}
+    return [
+        f"{name}={value}"
+        for name, value in given.items()
+        if name not in own and value != defaults[name] and isinstance(value, bool | int | float | str)
+    ]
 
 
 def read_selection(folder):

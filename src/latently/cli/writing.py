@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from latently.core.replacing import folder_replacement, replacement
 from latently.core.sources import package
 
 MODEL, DESCRIPTION, SELECTION, REPORT = "model.latently", "description.json", "selection.csv", "report.html"
+COMPARISON, EXPLORE = "comparison.csv", "explore.html"
 DATA = "data.csv"  # of the demo
-FILES = (MODEL, DESCRIPTION, SELECTION, REPORT, DATA)
+FILES = (MODEL, DESCRIPTION, SELECTION, COMPARISON, REPORT, EXPLORE, DATA)
 
 
 @contextmanager
@@ -85,6 +87,7 @@ def check_file(path, force):
 
 _TEXT = {".csv": ",", ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that spreadsheets run
 
 
 def check_kind(output):
@@ -135,9 +138,24 @@ def _writer(path, output, separator, decimal):
 
 
 def _as_text(frame, first, separator, decimal):
+    _warn_of_formulas(frame)
     text = io.StringIO()
     frame.to_csv(text, index=False, header=first, sep=separator, decimal=decimal, lineterminator="\n")
     return text.getvalue()
+
+
+def _warn_of_formulas(frame):
+    """Cells of text, such as labels, are written as they are: other programs have to read the same."""
+    for name, column in frame.items():
+        cells = [name] if column.dtype.kind in "biuf" else [name, *column.tolist()]
+        for cell in cells:
+            if isinstance(cell, str) and cell.startswith(_FORMULAS):
+                warnings.warn(
+                    f"the text {shown(cell, 30)} begins as formulas of spreadsheets do, "
+                    "and is written as it is; import such a file as text, not by opening it",
+                    stacklevel=2,
+                )
+                return
 
 
 def _print(text):

@@ -58,7 +58,7 @@ class Effort:
 
 
 COSTLY = Effort(8, 36, 12, 1, 4, 2, (), 3, 1)  # where a run costs as much beside others as alone
-CHEAP = Effort(12, 72, 18, 2, 3, 3, ((2, 0.5), (3, 0.4)), 3, 3)  # where runs share passes over the rows
+CHEAP = Effort(12, 108, 18, 3, 3, 3, ((2, 0.5), (3, 0.4)), 3, 3)  # where runs share passes over the rows
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ import ctypes
 import os
 import sys
 import threading
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -39,7 +41,8 @@ from latently.core.sources import Rows, RowWriter, ahead, block_numbers, real_dt
 from latently.core.sweep import LocalSweep
 from latently.core.tree import add
 
-PATIENCE = 600.0  # seconds without progress of the cluster after which a sweep fails
+PATIENCE = 600.0  # seconds without progress of the cluster after which a sweep fails,
+NOTICE = 15.0  # and after which silent workers are told of
 ATTEMPTS = 4  # attempts at a sweep when workers are lost with data that cannot be recomputed
 FAN_IN = 8  # partial sums added in one task
 
@@ -315,27 +318,64 @@ def _swept(data: DaskData, told: _Pass) -> Any:
 
 
 def _wait(client: Any, future: Any) -> None:
-    """Wait until the future is done, as long as the cluster makes progress."""
+    """Wait until the future is done, as long as the cluster makes progress; tell of silent workers."""
     from distributed import wait
 
-    before = None
+    before, still, told = None, 0.0, False
     while True:
+        pause = min(NOTICE, PATIENCE - still)
         try:
-            wait(future, timeout=PATIENCE)
+            wait(future, timeout=pause)
             return
         except TimeoutError:
-            now = client.run_on_scheduler(_steps_taken)
-            if now == before:
-                raise TimeoutError(
-                    f"the cluster took no step for {PATIENCE:.0f} s. Workers pause without a word when their "
-                    f"memory is full, or wait for each other: look at {client.dashboard_link} and "
-                    "client.get_worker_logs(), and try smaller partitions or more memory per worker"
-                ) from None
+            now, workers = client.run_on_scheduler(_progress, NOTICE)
+            still = still + pause if now == before else 0.0
             before = now
+            silent = [worker for worker in workers if worker.silent]
+            if still >= PATIENCE:
+                raise TimeoutError(
+                    f"the cluster took no step for {PATIENCE:.0f} s{_listed(silent or workers)}. Workers "
+                    "pause without a word when their memory is full, or wait for each other: look at "
+                    f"{client.dashboard_link} and client.get_worker_logs(), and try smaller partitions or "
+                    "more memory per worker"
+                ) from None
+            if silent and not told:
+                told = True
+                warnings.warn(
+                    f"a pass over the rows waits{_listed(silent)}. A scheduler gives up a silent worker "
+                    "after its worker-ttl and has others do its work; to end the wait now, stop that worker",
+                    stacklevel=2,
+                )
 
 
-def _steps_taken(dask_scheduler: Any) -> int:
-    return int(dask_scheduler.transition_counter)
+@dataclass(frozen=True)
+class _Busy:
+    """A worker that has something to do."""
+
+    address: str
+    n_tasks: int
+    age: float  # seconds since it was heard of
+    status: str
+    silent: bool
+
+
+def _listed(workers: list[_Busy]) -> str:
+    each = [
+        f"{one.address} (with {one.n_tasks} tasks, {one.status}, heard of {one.age:.0f} s ago)"
+        for one in workers[:5]
+    ]
+    return f" for worker {', '.join(each)}" if each else ""
+
+
+def _progress(notice: float, dask_scheduler: Any) -> tuple[int, list[_Busy]]:
+    """The number of steps that the scheduler took, and the workers with tasks, the most silent first."""
+    now, busy = time.time(), []
+    for worker in dask_scheduler.workers.values():
+        if worker.processing:
+            age, status = now - worker.last_seen, worker.status.name
+            silent = age > notice or status == "paused"
+            busy.append(_Busy(worker.address, len(worker.processing), age, status, silent))
+    return int(dask_scheduler.transition_counter), sorted(busy, key=lambda one: -one.age)
 
 
 # -- a sweep on a cluster: worker side ----------------------------------------------------------------------

@@ -198,6 +198,6 @@ def _present(n_samples, probability, rng):
 
 
 def _images(clean, noise, rng):
-    if isinstance(noise, bool) or not isinstance(noise, Real) or not 0 <= noise < np.inf:
+    if isinstance(noise, bool) or not isinstance(noise, Real) or not 0 <= float(noise) < np.inf:
         raise ValueError(f"noise must be a finite number of at least 0, not {noise!r}")
     return {"X": clean + noise * rng.standard_normal(clean.shape), "clean": clean}

@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import is_torch, like, to_numpy
 from latently.core.checkpoint import fingerprint
-from latently.core.drivers import Objective
+from latently.core.drivers import NotFinite, Objective
 from latently.estimators.checks import check_integer, check_number
 from latently.estimators.data import check_data, identity_in_order, refuse_missing
 from latently.estimators.fitting import FitOptions, warn_at_the_end
@@ -508,6 +508,4 @@ def _through(part, module, check, dtype, block):
 def _check_finite(module):
     for name, tensor in module.state_dict().items():
         if not bool(torch.isfinite(tensor).all()):
-            raise FloatingPointError(
-                f"{name} of the module is not finite after the last epoch; lower learning_rate"
-            )
+            raise NotFinite(f"{name} of the module is not finite after the last epoch; lower learning_rate")

@@ -18,6 +18,7 @@ import numpy as np
 
 from latently.backend.linalg import diagonals
 from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
+from latently.core.drivers import ObjectiveWorsened
 from latently.core.tree import mapped
 from latently.deep.next_layer import Inputs, MixtureOptions, train_mixture
 from latently.deep.rows import bounds_of_rows, inputs_of_rows, log_likelihoods, weighted
@@ -35,7 +36,7 @@ from latently.deep.tree import (
 from latently.distributions import Mixture
 from latently.distributions.layers import Moments
 from latently.estimators.em import fit_em, keep_result
-from latently.estimators.fitting import FitOptions
+from latently.estimators.fitting import FitOptions, ended_by_one_interrupt
 from latently.estimators.problem import Problem
 from latently.estimators.randomness import as_random_state
 from latently.mixture.base import example
@@ -57,19 +58,32 @@ class Trained:
 def train(model: Any, first: Any, problem: Problem, sizes: list[LayerSize]) -> Trained:
     """Train a tree with the options of the estimator `model`.
 
-    `first` is the estimator of the first layer, and `problem` the problem it is fitted to.
+    `first` is the estimator of the first layer, and `problem` the problem it is fitted to. An interrupt ends
+    the training of all layers: those not trained yet keep their starting values.
     """
+    with ended_by_one_interrupt():
+        return _train(model, first, problem, sizes)
+
+
+def _train(model: Any, first: Any, problem: Problem, sizes: list[LayerSize]) -> Trained:
     sampled = model.inputs == "sampled"
     options = FitOptions.of(model, problem.data_identity)
     stages = Stages(options, _seeds(model.random_state, sizes, sampled))
     seeds = iter(stages.seeds)
     trained = _first_layer(model, first, problem, stages)
-    for size in sizes:
-        rng = np.random.default_rng(next(seeds)) if sampled else None
-        mixtures = [(count, next(seeds)) for count in size.counts]
-        trained = _with_layer(model, trained, problem, mixtures, size.n_factors, rng, stages)
-    if model.fine_tune:
-        trained = _fine_tuned(model, trained, problem, stages)
+    try:
+        for size in sizes:
+            rng = np.random.default_rng(next(seeds)) if sampled else None
+            mixtures = [(count, next(seeds)) for count in size.counts]
+            trained = _with_layer(model, trained, problem, mixtures, size.n_factors, rng, stages)
+        if model.fine_tune:
+            trained = _fine_tuned(model, trained, problem, stages)
+    except ObjectiveWorsened as error:
+        if not to_numpy(problem.summary.constant).all():
+            raise
+        raise ValueError(  # the posteriors of the factors are those of rounding errors
+            "all rows of X are the same, so there are no factors to learn in the layers above the first"
+        ) from error
     stages.end()
     return trained
 

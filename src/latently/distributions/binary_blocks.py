@@ -26,6 +26,8 @@ from latently.distributions.buffet_priors import GammaPrior, Priors, log_new_col
 from latently.distributions.indian_buffet import log_ordered
 from latently.distributions.truncated_normal import TruncatedNormal, expectation_of_one
 
+_ROUNDS = 4  # of core and hyper-parameters before the first sweep, where no noise was given
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -115,14 +117,17 @@ class BinaryBlocks:
             np.zeros(shape) if location is None else np.maximum(location, 0.0),
             concentration=concentration,
             column_concentration=column_concentration,
-            noise=noise,
+            noise=noise or self.table.mean_square,  # not the modes, which would make an unknown core zero
             spread=spread,
         )
         if location is not None and scale is not None:
             start = replace(start, location=location, scale=scale)
-        else:
-            start = self.with_core(self.with_core(start))
-        return start if noise is not None else self.with_modes(start)
+            return start if noise is not None else self.with_modes(start)
+        start = self.with_core(self.with_core(start))
+        # with a noise that is too large the first sweep would turn off most codes
+        for _ in range(_ROUNDS if noise is None else 0):
+            start = self.with_modes(self.with_core(start))
+        return start
 
     def sweep(self, state: Blocks) -> Blocks:
         """The core, row codes, column codes."""

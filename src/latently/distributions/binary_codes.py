@@ -89,6 +89,11 @@ class Table:
         return float(np.vdot(self.Y, self.Y))
 
     @cached_property
+    def mean_square(self) -> float:
+        """Of the observed entries; positive."""
+        return max(self.sum_squares / self.n_observed, 1e-12)
+
+    @cached_property
     def of_rows(self) -> Patterns:
         """Which features the rows have."""
         assert self.mask is not None

@@ -27,6 +27,8 @@ from latently.distributions.buffet_priors import Priors, log_new_column
 from latently.distributions.indian_buffet import log_ordered
 from latently.distributions.truncated_normal import TruncatedNormal, expectation_of
 
+_ROUNDS = 4  # of weights and hyper-parameters before the first sweep, where no noise was given
+
 
 @dataclass(frozen=True)
 class Features:
@@ -98,13 +100,20 @@ class BinaryFeatures:
         """The start with these codes and this posterior, or with the weights that these codes imply."""
         weights = np.zeros((codes.shape[1], self.table.Y.shape[1])) if location is None else location
         start = self.start(
-            codes, np.maximum(weights, 0.0), concentration=concentration, noise=noise, spread=spread
+            codes,
+            np.maximum(weights, 0.0),
+            concentration=concentration,
+            noise=noise or self.table.mean_square,  # not the modes, which would make unknown weights zero
+            spread=spread,
         )
         if location is not None and scale is not None:
             start = replace(start, location=location, scale=scale)
-        else:
-            start = self.with_weights(self.with_weights(start))
-        return start if noise is not None else self.with_modes(start)
+            return start if noise is not None else self.with_modes(start)
+        start = self.with_weights(self.with_weights(start))
+        # with a noise that is too large the first sweep would turn off most codes
+        for _ in range(_ROUNDS if noise is None else 0):
+            start = self.with_modes(self.with_weights(start))
+        return start
 
     def sweep(self, state: Features) -> Features:
         """Weights, then codes."""

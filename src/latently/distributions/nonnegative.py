@@ -257,11 +257,11 @@ def _descended(
         V = xp.where(xp.reshape(diagonal, (V.shape[0], -1)) > 0, V, 0.0)
     B = B - penalty.l1 if penalty.l1 else B
     if tolerance:
-        return _minimised(V, G, B, n_passes, tolerance)
+        return minimised(V, G, B, n_passes, tolerance)
     return descended(V, G, B, n_passes)
 
 
-def _minimised(V: Array, G: Array, B: Array, n_passes: int, tolerance: float) -> Array:
+def minimised(V: Array, G: Array, B: Array, n_passes: int, tolerance: float) -> Array:
     """As `descended`, but it arrives where components are nearly collinear and passes would be very many."""
     xp = namespace(V)
     units = xp.sqrt(xp.reshape(xp.stack([G[k, k, ...] for k in range(V.shape[0])]), (V.shape[0], -1)))

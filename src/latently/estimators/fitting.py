@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from latently.core.checkpoint import Checkpoint, fingerprint, whole_number
 from latently.core.drivers import (
     LOG_LIKELIHOOD,
     Objective,
+    ObjectiveWorsened,
     Passes,
     Result,
     State,
@@ -94,28 +96,55 @@ def fit(
 
     `example` gives a record with the shapes of the parameters, for reading a checkpoint.
     """
+    ending = _ENDING.get()
+    over = ending is not None and ending.interrupted
     with options.progress() as progress:
         state = _resumed(options, example)
-        interrupted = False
+        interrupted, resumed = False, state is not None
         if state is None:
             params, interrupted = start(progress)
+            interrupted = interrupted or over
             state = State.at(params)
         else:
             step = _trusting_nothing(step, options)
-        result = driver(
-            step,
-            state,
-            max_iter=0 if interrupted else options.max_iter,
-            stop=options.stop,
-            objective=options.objective,
-            callbacks=[*options.callbacks, *([progress] if progress else ())],
-            between=lambda state: _keep(options, state),
-        )
+        with _going_on(options, resumed):
+            result = driver(
+                step,
+                state,
+                max_iter=0 if interrupted else options.max_iter,
+                stop=options.stop,
+                objective=options.objective,
+                callbacks=[*options.callbacks, *([progress] if progress else ())],
+                between=lambda state: _keep(options, state),
+            )
     result = replace(result, interrupted=result.interrupted or interrupted)
     if options.checkpoint and not result.interrupted:
         options.checkpoint.remove()
-    warn_at_the_end(result, options)
+    if ending is not None:
+        ending.interrupted = ending.interrupted or result.interrupted
+    if not over:
+        warn_at_the_end(result, options)
     return result
+
+
+@dataclass
+class _Ending:
+    """Of a fit that consists of several: whether the user interrupted one of them."""
+
+    interrupted: bool = False
+
+
+_ENDING: ContextVar[_Ending | None] = ContextVar("ending", default=None)
+
+
+@contextmanager
+def ended_by_one_interrupt() -> Iterator[None]:
+    """Inside, an interrupt of one fit is one of all that follow: these keep their starting values."""
+    token = _ENDING.set(_ENDING.get() or _Ending())
+    try:
+        yield
+    finally:
+        _ENDING.reset(token)
 
 
 def warn_at_the_end(result: Result[Any], options: FitOptions) -> None:
@@ -190,6 +219,20 @@ def _trusting_nothing(step: Callable[..., Any], options: FitOptions) -> Callable
             return step(*args)
 
     return guarded
+
+
+@contextmanager
+def _going_on(options: FitOptions, resumed: bool) -> Iterator[None]:
+    """Inside, errors of a run that went on from a checkpoint say so."""
+    try:
+        yield
+    except (ObjectiveWorsened, ValueError) as error:
+        if not resumed or options.checkpoint is None or str(options.checkpoint.path) in str(error):
+            raise
+        raise ValueError(
+            f"{error} (the fit went on from checkpoint={str(options.checkpoint.path)!r}; if that is not from "
+            "a fit to these rows, delete it to start again)"
+        ) from error
 
 
 def _resumed(options: FitOptions, example: Callable[[], Any] | None) -> State[Any] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -20,14 +21,15 @@ from latently.factorization.feature_moves import (
     filled,
     groups_of_features,
     jaccard,
+    kept_moves,
     leading,
     pairs,
+    swept_while_promising,
     two_levels,
     two_weights,
 )
 
 _MOST_OTHERS = 4  # deaths and splits in a round
-_REFINEMENT = 2  # sweeps after a move
 
 
 @dataclass(frozen=True)
@@ -57,22 +59,13 @@ class Proposal:
 
 def moved(model: BinaryBlocks, state: Blocks, rng: np.random.Generator) -> tuple[Blocks, bool]:
     """A state with a larger objective, and whether any move was kept."""
-    J = model.objective(state)
-    kept_any = False
-    for kind in (_deaths, _merges, _strengths, _splits, _births):
-        improved = True
-        while improved:
-            improved = False
-            for proposal in kind(model, state, rng):
-                trial = refined(model, state, proposal)
-                found = model.objective(trial)
-                if found > J + 1e-9 * abs(J):
-                    state, J, improved, kept_any = trial, found, True, True
-                    break
-    return state, kept_any
+    kinds = (_deaths, _merges, _strengths, _splits, _births)
+    return kept_moves(
+        model, state, [partial(kind, model, rng=rng) for kind in kinds], partial(refined, model)
+    )
 
 
-def refined(model: BinaryBlocks, state: Blocks, proposal: Proposal) -> Blocks:
+def refined(model: BinaryBlocks, state: Blocks, proposal: Proposal, J: float) -> Blocks:
     """Other columns after a few sweeps, with the hyper-parameters at their modes."""
     rows, columns = proposal.rows.any(axis=0), proposal.columns.any(axis=0)
     least = model.priors.concentration
@@ -89,9 +82,11 @@ def refined(model: BinaryBlocks, state: Blocks, proposal: Proposal) -> Blocks:
         noise=state.noise,
         spread=state.spread,
     )
-    for _ in range(_REFINEMENT):
-        trial = model.with_modes(model.with_core(model.sweep(model.with_core(trial))))
-    return trial
+
+    def sweep(trial: Blocks) -> Blocks:
+        return model.with_modes(model.with_core(model.sweep(trial)))
+
+    return swept_while_promising(model, model.with_modes(model.with_core(trial)), sweep, J)
 
 
 # -- moves --------------------------------------------------------------------------------------------

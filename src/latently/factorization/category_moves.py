@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -15,10 +16,9 @@ from latently.backend.namespace import Floats
 from latently.distributions.binary_features import BinaryFeatures, Features
 from latently.distributions.correlated_codes import Correlated, CorrelatedCodes
 from latently.factorization import feature_moves
-from latently.factorization.feature_moves import jaccard, pairs
+from latently.factorization.feature_moves import jaccard, kept_moves, pairs, swept_while_promising
 
 _MOST_OTHERS = 4  # deaths in a round
-_REFINEMENT = 2  # sweeps after a move
 
 
 def from_features(
@@ -60,29 +60,19 @@ def features_to_start_from(
 
 def moved(model: CorrelatedCodes, state: Correlated, rng: np.random.Generator) -> tuple[Correlated, bool]:
     """A state with a larger objective, and whether any move was kept."""
-    J = model.objective(state)
-    kept_any = False
-    for kind in (_fewer_features, _fewer_categories):
-        improved = True
-        while improved:
-            improved = False
-            for proposal in kind(state):
-                trial = refined(model, proposal)
-                found = model.objective(trial)
-                if found > J + 1e-9 * abs(J):
-                    state, J, improved, kept_any = trial, found, True, True
-                    break
-    return state, kept_any
+    return kept_moves(model, state, (_fewer_features, _fewer_categories), partial(refined, model))
 
 
-def refined(model: CorrelatedCodes, proposal: Correlated) -> Correlated:
+def refined(model: CorrelatedCodes, state: Correlated, proposal: Correlated, J: float) -> Correlated:
     """Other columns after a few sweeps; codes that no category allows are turned off first."""
     trial = model.only(proposal, features=proposal.links.any(axis=0))
     codes = trial.codes * (trial.counts > 0)
     trial = replace(trial, codes=codes, products=codes.T @ model.table.Y)
-    for _ in range(_REFINEMENT):
-        trial = model.with_modes(model.with_weights(model.sweep(trial)))
-    return trial
+
+    def sweep(trial: Correlated) -> Correlated:
+        return model.with_modes(model.with_weights(model.sweep(trial)))
+
+    return swept_while_promising(model, model.with_modes(model.with_weights(trial)), sweep, J)
 
 
 def _fewer_features(state: Correlated) -> Iterator[Correlated]:

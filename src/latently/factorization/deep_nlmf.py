@@ -274,7 +274,7 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         self
         """
         self._check_options()
-        with unchanged_on_failure(self):
+        with unchanged_on_failure(self), fitting.ended_by_one_interrupt():
             check_data(self, X, sample_weight, reset=True)
             self.__dict__.pop("classes_", None)
             layers, rows = [], X

@@ -7,7 +7,8 @@ followed by a short refinement and kept only if the objective is larger, so it n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from latently.backend.namespace import Floats
 from latently.distributions.binary_codes import Bools, Table
 from latently.distributions.binary_features import BinaryFeatures, Features
 
+_MOST_KEPT = 4  # moves of a kind between two sweeps
 _MOST_PAIRS = 6  # tried for a merge in a round
 _MOST_OTHERS = 4  # deaths and splits in a round
 PARALLEL = 0.9  # the least cosine of weights that differ in size only
@@ -33,22 +35,50 @@ class Proposal(NamedTuple):
 
 def moved(model: BinaryFeatures, state: Features, rng: np.random.Generator) -> tuple[Features, bool]:
     """A state with a larger objective, and whether any move was kept."""
-    J = model.objective(state)
-    kept_any = False
-    for kind in (_deaths, _merges, _strengths, _splits, _births):
-        improved = True
-        while improved:
-            improved = False
-            for proposal in kind(model, state, rng):
-                trial = refined(model, state, proposal)
+    kinds = (_deaths, _merges, _strengths, _splits, _births)
+    return kept_moves(
+        model, state, [partial(kind, model, rng=rng) for kind in kinds], partial(refined, model)
+    )
+
+
+def kept_moves(
+    model: Any,
+    state: Any,
+    kinds: Sequence[Callable[[Any], Iterator[Any]]],
+    refine: Callable[[Any, Any, float], Any],
+) -> tuple[Any, bool]:
+    """The state after moves of all kinds, each kept only if J is larger, and whether any was.
+
+    `kind(state)` gives proposals, and `refine(state, proposal, J)` states. Only a few moves of a kind are
+    kept, so that a sweep does not take too long: others follow in the next.
+    """
+    J, kept_any = model.objective(state), False
+    for kind in kinds:
+        for _ in range(_MOST_KEPT):
+            for proposal in kind(state):
+                trial = refine(state, proposal, J)
                 found = model.objective(trial)
                 if found > J + 1e-9 * abs(J):
-                    state, J, improved, kept_any = trial, found, True, True
+                    state, J, kept_any = trial, found, True
                     break
+            else:
+                break
     return state, kept_any
 
 
-def refined(model: BinaryFeatures, state: Features, proposal: Proposal) -> Features:
+def swept_while_promising(model: Any, trial: Any, sweep: Callable[[Any], Any], J: float) -> Any:
+    """The trial after a few sweeps, but one if the next would have to gain more than that to reach J."""
+    before = model.objective(trial)
+    for _ in range(_REFINEMENT):
+        trial = sweep(trial)
+        found = model.objective(trial)
+        if found + max(found - before, 0.0) < J:
+            break
+        before = found
+    return trial
+
+
+def refined(model: BinaryFeatures, state: Features, proposal: Proposal, J: float) -> Features:
     """Other columns after a few sweeps, with the hyper-parameters at their modes."""
     codes = proposal.codes.astype(np.float64)
     in_use = codes.any(axis=0)
@@ -61,9 +91,11 @@ def refined(model: BinaryFeatures, state: Features, proposal: Proposal) -> Featu
         noise=state.noise,
         spread=state.spread,
     )
-    for _ in range(_REFINEMENT):
-        trial = model.with_modes(model.with_weights(model.sweep(trial)))
-    return trial
+
+    def sweep(trial: Features) -> Features:
+        return model.with_modes(model.with_weights(model.sweep(trial)))
+
+    return swept_while_promising(model, model.with_modes(model.with_weights(trial)), sweep, J)
 
 
 # -- moves --------------------------------------------------------------------------------------------

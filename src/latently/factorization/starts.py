@@ -51,27 +51,33 @@ def checked_totals(model, data, *, positive):
         found = sweep.reduce(totals, both)
     if found is None:
         raise ValueError("every entry of X is missing (NaN), so there is nothing to learn from")
-    if positive and found.lowest < 0:
+    check_extent(
+        model, found.lowest, found.largest, to_numpy(found.seen), positive=positive, single=is_single(data)
+    )
+    return found
+
+
+def check_extent(model, lowest, largest, seen, *, positive, single=False):
+    """An error if rows with these extremes and these sums of observed entries cannot be factorised."""
+    if positive and lowest < 0:
         raise ValueError(
-            f"Negative values in data passed to {type(model).__name__}: X holds {found.lowest:.6g}, but "
+            f"Negative values in data passed to {type(model).__name__}: X holds {lowest:.6g}, but "
             f"sums of non-negative parts are never negative; shift or clip X, or use {_cure(model)}"
         )
-    largest = _LARGEST_SINGLE if is_single(data) else _LARGEST
-    extreme = max(found.largest, -found.lowest)
-    if not extreme < largest:
+    most = _LARGEST_SINGLE if single else _LARGEST
+    extreme = max(largest, -lowest)
+    if not extreme < most:
         raise ValueError(
             f"Input X contains infinity or a value too large: {extreme:.6g}; rescale X, or use "
             "float64 instead of float32"
         )
-    if 0 < extreme < 1 / largest:
+    if 0 < extreme < 1 / most:
         raise ValueError(
             f"X has no entry above {extreme:.6g}, whose square underflows; rescale X, or use "
             "float64 instead of float32"
         )
-    seen = to_numpy(found.seen)
     if not np.all(seen > 0):
         raise ValueError(f"feature {np.argmin(seen)} of X is missing (NaN) in every row; drop it")
-    return found
 
 
 def squares_about(mean, block):
@@ -85,7 +91,9 @@ def squares_about(mean, block):
 
 
 def _cure(model):
-    return 'constraint="unconstrained"' if hasattr(model, "constraint") else "PCA"
+    if hasattr(model, "constraint"):
+        return 'constraint="unconstrained"'
+    return "FastNMTF" if hasattr(model, "n_row_clusters") else "PCA"
 
 
 def is_single(data):

@@ -210,7 +210,7 @@ def von_neumann_divergence(A, B, *, embedding=None, eps=1e-3):
     """
     if embedding not in (None, "gram", "dilation", "elementwise"):
         raise ValueError(f'embedding must be None, "gram", "dilation" or "elementwise", not {embedding!r}')
-    if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < math.inf:
+    if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= float(eps) < math.inf:
         raise ValueError(f"eps must be a finite number of at least 0, not {eps!r}")
     A = check_array(to_numpy(A) if is_native(A) else A, dtype=np.float64, input_name="A")
     B = check_array(to_numpy(B) if is_native(B) else B, dtype=np.float64, input_name="B")

@@ -10,9 +10,10 @@ from latently.backend.namespace import double, is_native, like, namespace, to_nu
 from latently.distributions.mixture import expected_rows
 from latently.distributions.responsibilities import normalise
 from latently.estimators.rows import for_method, in_main_memory, rows_of
+from latently.mixture.rotation import RotatedFactors
 
 
-class FactorMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class FactorMethods(RotatedFactors, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """For mixtures with factors z and noise with a diagonal covariance matrix; `n_factors` is an option."""
 
     @property

@@ -23,9 +23,12 @@ class GaussianMixture(RobustMixture):
     ----------
     n_components : int, default=1
         Number of components K.
-    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+    covariance_type : {"full", "tied", "diag", "spherical"} or a model of mclust, default="full"
         Each component has its own covariance matrix ("full"), all components share one ("tied"), each has its
-        own diagonal covariance matrix ("diag"), or each has a single variance ("spherical").
+        own diagonal covariance matrix ("diag"), or each has a single variance ("spherical"). Three letters,
+        such as "VVE", for volume, shape and orientation of the covariances: equal (E) or varying (V) among
+        components; I as second letter is a spherical shape, as third letter orientation along the axes.
+        The 14 models are EII, VII, EEI, VEI, EVI, VVI, EEE, VEE, EVE, VVE, EEV, VEV, EVV and VVV.
     {options}
 
     Attributes
@@ -34,7 +37,7 @@ class GaussianMixture(RobustMixture):
     means_ : ndarray of shape (n_components, n_features)
     covariances_ : ndarray
         (n_components, n_features, n_features) if "full", (n_features, n_features) if "tied",
-        (n_components, n_features) if "diag", (n_components,) if "spherical".
+        (n_components, n_features) if "diag", (n_components,) if "spherical"; else as if "full".
     {attributes}
 
     Examples

@@ -231,6 +231,11 @@ class Starts:
         per_class = self.n_components // self.n_classes
         of_class = self.allowed[:, ::per_class]
         labelled = of_class.sum(axis=1) == 1
+        if not labelled.any():
+            raise ValueError(
+                "no row with a label has a weight and an entry, so nothing is known of the classes; check y "
+                "and sample_weight"
+            )
         labels = np.zeros(len(how.rows), dtype=int)
         rng = np.random.default_rng(how.seed)
         for c in range(self.n_classes):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from latently.backend.linalg import transpose
+from latently.backend.linalg import diagonals, transpose
 from latently.backend.namespace import Array, contiguous, eye, namespace, ones, to_numpy, zeros
 from latently.core.frame import Frame
 from latently.core.summary import Summary
@@ -27,6 +28,7 @@ from latently.distributions import (
     Mixture,
     MixtureParams,
 )
+from latently.distributions.eigen_gaussian import MODELS, EigenGaussian
 from latently.distributions.family import Family
 from latently.estimators.checks import (
     check_covariances,
@@ -209,6 +211,54 @@ COVARIANCE_TYPES = {
         lambda components: components.noise_variance[:, 0],
     ),
 }
+
+
+def _of_mclust(components: Any, make_family: Any, covariances: Any, check: Any = check_covariances) -> Any:
+    """A type whose covariances are always of shape (K, D, D)."""
+    return CovarianceType(("K", "D", "D"), check, make_family, components, covariances)
+
+
+def check_diagonal(shown_as: str, array: Any) -> Any:
+    """Covariances (K, D, D) of features that do not depend on one another."""
+    check_covariances(shown_as, array)
+    if np.any(array * (1.0 - np.eye(array.shape[-1])) != 0):
+        raise ValueError(f"{shown_as} must be diagonal for this covariance_type")
+    return array
+
+
+def _of_diagonals(means: Array, covariances: Array) -> LowRankParams:
+    return _diagonal(means, diagonals(covariances))
+
+
+def _as_diagonals(components: LowRankParams) -> Array:
+    return eye(components.means.shape[1], components.means) * components.noise_variance[:, None, :]
+
+
+def _repeated(components: FullParams) -> Array:
+    K, D = components.means.shape
+    return namespace(components.means).broadcast_to(components.covariances, (K, D, D))
+
+
+# The models of mclust: what components share of volume, shape and orientation.
+for _name, _isotropic, _shared in (
+    *(("EII", True, True), ("VII", True, False), ("EEI", False, True), ("VVI", False, False)),
+):
+    COVARIANCE_TYPES[_name] = _of_mclust(
+        _of_diagonals,
+        partial(LowRankGaussian, 0, isotropic=_isotropic, shared=_shared),
+        _as_diagonals,
+        check_diagonal,
+    )
+for _name in MODELS:
+    COVARIANCE_TYPES[_name] = _of_mclust(
+        FullParams, partial(EigenGaussian, model=_name), lambda components: components.covariances
+    )
+COVARIANCE_TYPES["VVV"] = COVARIANCE_TYPES["full"]
+COVARIANCE_TYPES["EEE"] = _of_mclust(
+    lambda means, covariances: FullParams(means, covariances[:1, ...]),
+    partial(FullGaussian, shared=True),
+    _repeated,
+)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,11 @@
 """Plots of models and data (extra `plots`)."""
 
+try:
+    import matplotlib as _matplotlib  # noqa: F401
+except ImportError as error:
+    raise ImportError("plots need matplotlib: pip install 'latently[plots]'") from error
+
+from latently.plots.blocks import BlocksDisplay
 from latently.plots.convergence import ConvergenceDisplay
 from latently.plots.images import ImageGridDisplay, image_grid
 from latently.plots.latent import LatentDisplay
@@ -11,6 +17,7 @@ from latently.plots.responsibilities import ResponsibilitiesDisplay
 from latently.plots.sources import SourcesDisplay
 
 __all__ = [
+    "BlocksDisplay",
     "ConvergenceDisplay",
     "ImageGridDisplay",
     "LatentDisplay",

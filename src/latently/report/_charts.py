@@ -13,11 +13,11 @@ _LETTER = 6.4  # width of a letter at the font size of labels
 _LONGEST = 30  # letters of a label
 
 
-def swatch(position):
-    """The marker of a group: a colour and, after the eighth group, another shape."""
+def swatch(position, kind="c"):
+    """The marker of a component ("c") or class ("d"): a colour and, after the eighth, another shape."""
     return element(
         "svg",
-        element("path", d=MARKS[position // 8 % 4], class_=f"c{position % 8}"),
+        element("path", d=MARKS[position // 8 % 4], class_=f"{kind}{position % 8}"),
         class_="swatch",
         viewBox="-6 -6 12 12",
         aria_hidden="true",
@@ -32,7 +32,7 @@ MARKS = (
 )
 
 
-def shares(parts, described):
+def shares(parts, described, kind="c"):
     """A stacked bar of parts (index of the group, fraction, label)."""
     left, drawn = 0.0, []
     for position, share, name in parts:
@@ -44,7 +44,7 @@ def shares(parts, described):
                 y=0,
                 width=share * 100,
                 height=10,
-                class_=f"c{position % 8}",
+                class_=f"{kind}{position % 8}",
             )
             drawn.append(mark)
         left += 100 * share
@@ -59,7 +59,7 @@ def shares(parts, described):
     )
 
 
-def small_histogram(counts, described):
+def small_histogram(counts, described, **brush):
     highest = max(np.max(counts), 1)
     marks = [
         element(
@@ -71,9 +71,31 @@ def small_histogram(counts, described):
         )
         for i, count in enumerate(counts)
     ]
+    width = 6 * len(counts)
     return element(
-        "svg", *marks, class_="spark", viewBox=f"0 0 {6 * len(counts)} 18", role="img", aria_label=described
+        "svg",
+        element("title", described),
+        *marks,
+        class_="spark",
+        viewBox=f"0 0 {width} 18",
+        role="img",
+        aria_label=described,
+        **brushed(len(counts), (0, width, 0, 18), **brush),
     )
+
+
+def brushed(bins, box, *, column=None, low=None, high=None):
+    """Attributes by which the script selects rows from a histogram: its column, limits and place."""
+    if column is None:
+        return {}
+    left, right, top, bottom = (int(side) for side in box)
+    place = {"data_left": left, "data_right": right, "data_top": top, "data_bottom": bottom}
+    return {
+        "data_column": column,
+        "data_low": repr(float(low)),
+        "data_high": repr(float(high)),
+        "data_bins": bins,
+    } | place
 
 
 def heat_map(
@@ -90,6 +112,7 @@ def heat_map(
     best=None,
     shades=None,
     written=None,
+    cells=None,
 ):
     """A heat map with numbers.
 
@@ -103,6 +126,8 @@ def heat_map(
         Cell to be framed.
     shades : ndarray, optional
         Shades between 0 and 1, in place of signed shades of the values.
+    cells : callable, optional
+        More attributes of a cell, by its line and column.
     written : callable, optional
         Formatter of values; by default two decimals, so that columns line up.
     """
@@ -159,6 +184,7 @@ def heat_map(
                         text_anchor="middle",
                         class_=_ink(shade),
                     ),
+                    **(cells(i, j) if cells else {}),
                 )
             )
     if best is not None:
@@ -292,7 +318,7 @@ def thinned(x, y, most=400):
     return [(float(x[i]), float(y[i])) for i in kept]
 
 
-def histogram(identifier, values, *, name, threshold, threshold_name):
+def histogram(identifier, values, *, name, threshold, threshold_name, column=None):
     """Histogram of values, with a line at a threshold."""
     finite = values[np.isfinite(values)]
     low, high = padded(*_range_without_tail(finite, threshold))
@@ -345,7 +371,42 @@ def histogram(identifier, values, *, name, threshold, threshold_name):
     described = f"{len(finite)} rows between {lowest} and {highest}, median {middle}."
     if threshold is not None:
         described += f" {threshold_name}: {number(threshold)}."
-    return drawing(identifier, 740, 240, drawn, title=f"Rows by {name}", described=described, fluid=True)
+    brush = brushed(len(counts), (left, right, top, bottom), column=column, low=low, high=high)
+    title = f"Rows by {name}"
+    return drawing(identifier, 740, 240, drawn, title=title, described=described, fluid=True, **brush)
+
+
+def probability_plot(identifier, expected, observed):
+    """Shares of held-out rows below the model's own quantiles; the diagonal is a model that fits."""
+    left, right, top, bottom = 66.0, 306.0, 12.0, 252.0
+    place_x = lambda share: left + (right - left) * float(share)
+    place_y = lambda share: bottom - (bottom - top) * float(share)
+    drawn = []
+    for tick in (0, 0.25, 0.5, 0.75, 1):
+        drawn.append(element("line", x1=left, x2=right, y1=place_y(tick), y2=place_y(tick), class_="grid"))
+        drawn.append(element("text", f"{tick:g}", x=left - 8, y=place_y(tick) + 4, text_anchor="end"))
+        drawn.append(element("text", f"{tick:g}", x=place_x(tick), y=bottom + 18, text_anchor="middle"))
+    ends = {"x1": left, "y1": bottom, "x2": right, "y2": top}
+    drawn.append(element("line", **ends, class_="threshold"))
+    places = [f"{place_x(a):.1f},{place_y(b):.1f}" for a, b in zip(expected, observed, strict=True)]
+    drawn.append(element("path", d="M" + "L".join(places), class_="curve"))
+    middle = (left + right) / 2
+    drawn.append(
+        element("text", "expected share", x=middle, y=bottom + 38, text_anchor="middle", class_="axis")
+    )
+    turn = f"rotate(-90 18 {middle:.0f})"
+    drawn.append(
+        element("text", "share of rows", x=18, y=middle, text_anchor="middle", class_="axis", transform=turn)
+    )
+    farthest = max((abs(a - b) for a, b in zip(expected, observed, strict=True)), default=0.0)
+    return drawing(
+        identifier,
+        right + 14,
+        bottom + 46,
+        drawn,
+        title="Probability plot",
+        described=f"The largest distance from the diagonal is {farthest:.2f}.",
+    )
 
 
 def _range_without_tail(values, threshold):
@@ -358,7 +419,7 @@ def _range_without_tail(values, threshold):
     return max(low, farthest), high
 
 
-def drawing(identifier, width, height, parts, *, title, described, fluid=False):
+def drawing(identifier, width, height, parts, *, title, described, fluid=False, **attributes):
     """The SVG element of a chart, with a title and a description for accessibility.
 
     A fluid chart shrinks with the page.
@@ -374,6 +435,7 @@ def drawing(identifier, width, height, parts, *, title, described, fluid=False):
         height=math.ceil(height),
         role="img",
         aria_labelledby=f"{identifier}-title {identifier}-text",
+        **attributes,
     )
 
 

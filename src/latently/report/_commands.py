@@ -15,19 +15,29 @@ class CommandLine:
     """Where a model and its rows are, and what it was fitted with."""
 
     folder: str
-    data: str
+    data: tuple[str, ...]
     model: str  # its name on the command line
     sizes: dict = field(default_factory=dict)  # "-k" and "-q", as they are now
     options: tuple[str, ...] = ()  # of the preparation, such as "--label", "kind"
 
     def apply(self, command, *more):
-        return _joined("latently", command, self.folder, self.data, *more)
+        return _joined("latently", command, self.folder, *self.data, *more)
 
     def fit(self, command, *more, sizes=None, suffix=""):
         """The command that fits the model again, with other sizes, to another folder if there is a suffix."""
         given = [part for item in (self.sizes if sizes is None else sizes).items() for part in item]
         output = ("--output", f"{self.folder.rstrip('/')}{suffix}", *(() if suffix else ("--force",)))
-        parts = ("latently", command, self.data, "--model", self.model, *given, *self.options, *more, *output)
+        parts = (
+            "latently",
+            command,
+            *self.data,
+            "--model",
+            self.model,
+            *given,
+            *self.options,
+            *more,
+            *output,
+        )
         return _joined(*parts)
 
 
@@ -59,7 +69,7 @@ def in_shell(step, facts, sizes):
 def _keep(facts, line):
     uses = [use for use in ("predict", "score_samples", "transform") if hasattr(facts.model, use)]
     lines = [f"model = latently.load({line.folder!r})"]
-    lines += [f"model.{uses[0]}({line.data!r})" if uses else ""]
+    lines += [f"model.{uses[0]}({line.data[0]!r})" if uses else ""]
     command = {"predict": "predict", "score_samples": "score", "transform": "transform"}
     shell = [line.apply(command[uses[0]])] if uses else []
     python = [f"python -c {shlex.quote('; '.join(['import latently', *lines[:1], f'print({lines[1]})']))}"]

@@ -33,6 +33,11 @@ class Groups:
     codes: np.ndarray  # (n,) indices into names
     probabilities: np.ndarray | None = None  # (n, K)
 
+    @property
+    def kind(self):
+        """Which colours it has: components and classes share none."""
+        return "c" if self.noun == "component" else "d"
+
     @cached_property
     def sizes(self):
         return np.bincount(self.codes, minlength=len(self.names))
@@ -219,6 +224,9 @@ class Facts:
         if hasattr(self.model, "classes_"):
             found = labelled(predicted, len(self.X), self.model.classes_)
             return Groups("predicted class", found.names, found.codes)
+        if hasattr(self.model, "n_row_clusters"):
+            names = [f"row cluster {k}" for k in range(self.model.core_.shape[0])]
+            return Groups("row cluster", names, predicted.astype(int))
         if not hasattr(self.model, "predict_proba"):  # an outlier detector
             return Groups("kind of row", ["usual", "anomaly"], (predicted == -1).astype(int))
         probabilities = self.asked("predict_proba")
@@ -518,6 +526,24 @@ def checked_threshold(threshold):
     if threshold is not None and (not isinstance(threshold, Real) or not np.isfinite(float(threshold))):
         raise ValueError(f"threshold must be a finite log density, not {threshold!r}")
     return None if threshold is None else float(threshold)
+
+
+def checked_fit(verdict, plot):
+    """A verdict and the points of a probability plot; None for what was not given."""
+    if plot is None:
+        return verdict, None
+    try:
+        points = np.asarray(plot, dtype=float)
+    except (TypeError, ValueError):
+        points = np.zeros(0)
+    if (
+        points.ndim != 2
+        or len(points) != 2
+        or points.shape[1] < 2
+        or not np.all((points >= 0) & (points <= 1))
+    ):
+        raise ValueError("probability_plot must be two sequences of shares, expected and observed")
+    return verdict, points
 
 
 def checked_units(units, D):

@@ -6,7 +6,7 @@ import numpy as np
 
 from latently.report import _charts as charts
 from latently.report._charts import number, swatch
-from latently.report._markup import element, join, script_data
+from latently.report._markup import element, join
 from latently.report._parts import (
     MOST_FEATURES,
     MOST_GROUPS,
@@ -22,8 +22,6 @@ from latently.report._parts import (
     signed,
     table,
 )
-from latently.report._points import axes_of, points
-from latently.report._still import still
 
 _MOST_COMPONENTS = 6  # components whose loadings are shown
 _MOST_UNUSUAL = 12
@@ -32,115 +30,8 @@ _MOST_IMAGES = 60
 _MOST_TRAITS = 4
 _MOST_SOURCES = 20_000  # in a chart
 _SMALL_SOURCE = 0.05
+_MOST_UNCERTAIN = 10
 _FAINT = 0.5  # standard deviations below which a difference is not mentioned
-
-
-# -- projection of rows ---------------------------------------------------------------------------------
-
-
-def scatter(facts):
-    payload, rows = points(facts)
-    axes, first = axes_of(facts, len(rows))
-    x_name, y_name = (axes[i][0] for i in first)
-    on_principal_axes = x_name.startswith("principal")
-    text = f"Each point is a row, drawn at its {x_name} and {y_name}. "
-    if on_principal_axes and facts.each_has_its_own_factors:
-        text += (
-            "Each component has its own factors, which have no common plane, so these are the principal axes "
-        )
-    elif on_principal_axes:
-        text += "The model has no factors to plot, so these are the principal axes "
-    if on_principal_axes:
-        text += f"of the {'images' if facts.image_shape else 'standardised features'}. "
-    elif facts.profiles is not None and facts.factors.shape[1] > 2:
-        text += (
-            f"Of the {plural(facts.factor_noun)}, these two separate the {plural(facts.groups.noun)} best. "
-        )
-    if len(rows) < facts.n_rows:
-        text += (
-            f"Of {count(facts.n_rows)} rows {count(len(rows))} are drawn, including the most unusual ones. "
-        )
-    needs = "Without JavaScript, the picture stands still."
-    hint = "Click a group to isolate it. Drag to pan; Ctrl and the mouse wheel, or + and −, to zoom."
-    body = [
-        element("p", text),
-        element("noscript", element("p", needs)),
-        element(
-            "figure",
-            controls(payload),
-            canvases(len(rows)),
-            element("div", id="scale", hidden=True),
-            element("div", id="legend", role="group", aria_label="Show one group only"),
-            element("p", id="told", role="status", aria_live="polite"),
-            still(facts, rows, [axes[i] for i in first]),
-            element("figcaption", hint),
-            id="scatter-figure",
-        ),
-        where_groups_lie(facts, [axes[i] for i in first]),
-        script_data("rows", payload),
-    ]
-    return Section("scatter", "Projection of the rows", join(body))
-
-
-def controls(payload):
-    colours = [
-        element("option", f"by {groups['noun']}", value=f"g{i}") for i, groups in enumerate(payload["groups"])
-    ]
-    colours += [
-        element("option", f"by {value['name']}", value=f"v{i}") for i, value in enumerate(payload["values"])
-    ]
-
-    def axis_menu(identifier, chosen):
-        names = [axis["name"] for axis in payload["axes"]]
-        options = [element("option", name, value=i, selected=i == chosen) for i, name in enumerate(names)]
-        return element("select", *options, id=identifier)
-
-    across, up = payload["first"]
-    return element(
-        "div",
-        element("label", "Colour ", element("select", *colours, id="colour")),
-        element("label", "x axis ", axis_menu("across", across)),
-        element("label", "y axis ", axis_menu("up", up)),
-        element(
-            "span",
-            element("button", "+", type="button", id="closer", aria_label="Zoom in"),
-            element("button", "−", type="button", id="farther", aria_label="Zoom out"),
-            element("button", "Show all", type="button", id="all"),
-            class_="buttons",
-        ),
-        class_="controls",
-    )
-
-
-def canvases(n_points):
-    """A canvas for the points, and one above it for the axes, which also takes the focus."""
-    described = (
-        f"Scatter of {several(n_points, 'row')}. Arrow keys go from point to point, plus and minus zoom, "
-        "Enter isolates the group of a point, Escape shows all again."
-    )
-    return element(
-        "div",
-        element("canvas", id="points", aria_hidden="true"),
-        element("canvas", id="frame", tabindex=0, role="img", aria_label=described, aria_describedby="told"),
-        element("div", id="tip", hidden=True),
-        id="plot",
-    )
-
-
-def where_groups_lie(facts, axes):
-    """Table of group positions, for accessibility."""
-    groups = facts.groups or facts.classes
-    codes = np.zeros(len(facts.X), dtype=int) if groups is None else groups.codes
-    names = ["all rows"] if groups is None else groups.names
-    lines = []
-    for k, name in enumerate(names[:MOST_GROUPS]):
-        own = codes == k
-        if own.any():
-            places = [f"{number(np.mean(values[own]))} ± {number(np.std(values[own]))}" for _, values in axes]
-            cells = [element("td", text, class_="number") for text in (count(own.sum()), *places)]
-            lines.append(element("tr", element("th", name, scope="row"), *cells))
-    heads = ["group", "rows", *(f"{name}, mean ± standard deviation" for name, _ in axes)]
-    return table("Positions of the groups", heads, lines, folded=True)
 
 
 # -- groups ---------------------------------------------------------------------------------------------
@@ -154,9 +45,9 @@ def components(facts):
     lines = []
     for k in order[:MOST_GROUPS].tolist():
         own, share = groups.codes == k, float(groups.sizes[k] / n)
-        bar = charts.shares([(k, share, groups.names[k])], f"{percent(share)} of the rows")
+        bar = charts.shares([(k, share, groups.names[k])], f"{percent(share)} of the rows", groups.kind)
         cells = [
-            element("th", swatch(k), groups.names[k], scope="row"),
+            element("th", swatch(k, groups.kind), groups.names[k], scope="row"),
             element("td", count(groups.sizes[k]), class_="number"),
             element("td", percent(share), class_="number"),
             element("td", bar, class_="wide"),
@@ -166,7 +57,7 @@ def components(facts):
             cells.append(element("td", certainty, class_="number"))
         if facts.classes is not None:
             cells.append(element("td", composition(facts.classes, own), class_="wide"))
-        lines.append(element("tr", *cells))
+        lines.append(element("tr", *cells, data_code=k))
     heads = [groups.noun, "rows", "fraction", ""]
     heads += ["certainty"] if groups.probabilities is not None else []
     heads += ["classes"] if facts.classes is not None else []
@@ -186,9 +77,47 @@ def components(facts):
     parts = [element("p", text), table(caption, heads, lines)]
     if facts.classes is not None:
         names = facts.classes.names[:MOST_GROUPS]
-        keys = [element("li", swatch(c), name) for c, name in enumerate(names)]
+        keys = [element("li", swatch(c, "d"), name) for c, name in enumerate(names)]
         parts.append(element("ul", *keys, class_="key", aria_label="Colours of the classes"))
+    parts.append(uncertainty(facts) or "")
     return Section("components", plural(groups.noun).capitalize(), join(parts))
+
+
+def uncertainty(facts):
+    """How certain assignments are, and the rows between groups; None if all are certain."""
+    groups = facts.groups
+    if not facts.has_groups or groups.probabilities is None:
+        return None
+    ordered = np.sort(groups.probabilities, axis=1)
+    certain = ordered[:, -1]
+    if np.all(certain > 0.999):
+        return None
+    lines = []
+    for i in np.argsort(certain, kind="stable")[:_MOST_UNCERTAIN].tolist():
+        first, second = np.argsort(-groups.probabilities[i], kind="stable")[:2].tolist()
+        cells = [element("th", facts.row_name(i), scope="row")]
+        for k in (first, second):
+            name = [swatch(k, groups.kind), f"{groups.names[k]}, {percent(groups.probabilities[i, k])}"]
+            cells.append(element("td", *name, class_="name"))
+        lines.append(element("tr", *cells, data_row=facts.row_name(i)))
+    shares = [f"at least {limit:g} for {percent(np.mean(certain >= limit))}" for limit in (0.99, 0.9, 0.5)]
+    text = (
+        f"The largest {'responsibility' if groups.noun == 'component' else 'probability'} of a row says how "
+    )
+    text += (
+        f"certain its {groups.noun} is: {', '.join(shares)} of the rows. The table lists rows between groups."
+    )
+    chart = charts.histogram(
+        "certainty", certain, name="certainty", threshold=None, threshold_name="", column="certainty"
+    )
+    return join(
+        [
+            element("h3", "Uncertainty of assignments"),
+            element("p", text),
+            figure(chart, "Rows by certainty"),
+            table("The least certain rows", [*("row", "likeliest", "second")], lines, folded=True),
+        ]
+    )
 
 
 def composition(classes, own):
@@ -198,7 +127,7 @@ def composition(classes, own):
     parts = [(c, float(sizes[c] / total), f"{classes.names[c]}: {several(sizes[c], 'row')}") for c in shown]
     largest = np.argsort(-sizes, kind="stable")[:3]
     told = ", ".join(f"{classes.names[c]} {percent(sizes[c] / total)}" for c in largest if sizes[c])
-    return charts.shares(parts, told or "no rows")
+    return charts.shares(parts, told or "no rows", "d")
 
 
 def profiles(facts):
@@ -236,7 +165,7 @@ def profile_map(facts, groups, differences, shown):
         *[
             element(
                 "li",
-                swatch(k),
+                swatch(k, groups.kind),
                 element("strong", groups.names[k]),
                 f" ({percent(groups.sizes[k] / len(facts.X))}): {traits(facts, k)}",
             )
@@ -259,8 +188,9 @@ def profile_map(facts, groups, differences, shown):
         row_axis="feature",
         column_axis=groups.noun,
         limit=min(4.0, float(np.max(np.abs(differences[shown])))),
+        cells=lambda i, j: {"data_group": shown[j], "data_feature": int(chosen[i])},
     )
-    yield figure(chart, title, caption)
+    yield element("div", figure(chart, title, caption), class_="cells")
 
 
 def traits(facts, k):
@@ -478,6 +408,7 @@ def unusual(facts):
         name=facts.score_name,
         threshold=found.threshold,
         threshold_name="threshold" if found.given else "one in a thousand",
+        column="score",
     )
     parts = [element("p", text), figure(chart, f"Rows by {facts.score_name}")]
     shown = found.rows[:_MOST_UNUSUAL]
@@ -510,12 +441,12 @@ def unusual_table(facts, rows):
         ]
         if facts.has_groups:
             k = int(facts.groups.codes[i])
-            cells.append(element("td", swatch(k), facts.groups.names[k], class_="name"))
+            cells.append(element("td", swatch(k, facts.groups.kind), facts.groups.names[k], class_="name"))
         if facts.classes is not None:
             cells.append(element("td", facts.classes.names[facts.classes.codes[i]], class_="name"))
         if facts.image_shape is None:
             cells.append(element("td", oddities(facts, i), class_="long"))
-        lines.append(element("tr", *cells))
+        lines.append(element("tr", *cells, data_row=facts.row_name(i)))
     return table(f"The {len(rows)} least probable rows", heads, lines)
 
 

@@ -130,8 +130,12 @@ def feature_table(facts):
             mean = 0.0 if abs(mean) < 1e-9 * deviation else mean  # rounding error only
             shown = (mean, deviation, there.min(), there.max())
             cells += [element("td", number(value), class_="number") for value in shown]
-            counts = np.histogram(there, bins=16, range=charts.padded(there.min(), there.max()))[0]
-            cells.append(element("td", charts.small_histogram(counts, f"distribution of {name}")))
+            low, high = charts.padded(there.min(), there.max())
+            counts = np.histogram(there, bins=16, range=(low, high))[0]
+            spark = charts.small_histogram(
+                counts, f"distribution of {name}", column=int(j), low=low, high=high
+            )
+            cells.append(element("td", spark))
         else:
             cells.append(element("td", "not observed in any row", colspan=5))
         lines.append(element("tr", *cells))
@@ -277,6 +281,25 @@ def grid_maps(display):
             written=number,
         )
         yield figure(chart, title, f"{title}. Darker is better; the best is framed.")
+
+
+# -- whether it fits -------------------------------------------------------------------------------------
+
+
+def fit(verdict, points):
+    """What held-out rows say of the model."""
+    if not verdict and points is None:
+        return None
+    body = [element("p", verdict)] if verdict else []
+    if points is not None:
+        chart = charts.probability_plot("probability-plot", *points)
+        caption = "The share of held-out rows whose log density is below the model's own quantile, at each "
+        caption += (
+            "probability. A model that fits follows the dashed diagonal; above it rows are less likely "
+        )
+        caption += "than the model says, and below it more."
+        body.append(figure(chart, "Probability plot", caption))
+    return Section("fit", "Does the model fit?", join(body))
 
 
 # -- the fit --------------------------------------------------------------------------------------------

@@ -7,12 +7,25 @@ from importlib.resources import files
 from pathlib import Path
 
 from latently.core.io import replace_file
-from latently.report._facts import Facts
+from latently.report._facts import Facts, checked_fit
 from latently.report._grid import grid_of
 from latently.report._markup import Markup, element, source_hash
 from latently.report._overview import glance, lead
 from latently.report._parts import several
-from latently.report._sections import sections
+from latently.report._sections import EXPLORER, sections
+
+# in the order in which they need each other
+SCRIPTS = (
+    "arrays.js",
+    "page.js",
+    "rows.js",
+    "scatter.js",
+    "selection.js",
+    "saving.js",
+    "pairs.js",
+    "makers.js",
+    "explorer.js",
+)
 
 
 class Report:
@@ -60,6 +73,9 @@ def report(
     row_numbers=None,
     n_rows=None,
     threshold=None,
+    only=None,
+    verdict=None,
+    probability_plot=None,
     command_line=None,
 ):
     """Create a report on a fitted model and rows.
@@ -94,6 +110,13 @@ def report(
     threshold : float, optional
         Log density below which a row is unusual, as in `latently score`; by default one in a thousand rows
         sampled from the model is below it.
+    only : sequence of str, optional
+        Sections by their names in the addresses of the page, such as "explore" and "scatter", in this order;
+        by default all.
+    verdict : str, optional
+        Whether the model fits, in a sentence, such as the `verdict` of `latently.selection.calibration`.
+    probability_plot : pair of sequences of float, optional
+        The `expected` and `observed` shares of such a calibration.
     command_line : CommandLine, optional
         Where the command line has the model and its rows; next steps are then shell commands.
 
@@ -129,11 +152,44 @@ def report(
         threshold=threshold,
         command_line=command_line,
     )
-    grid = grid_of(selection)
+    grid, fit = grid_of(selection), checked_fit(verdict, probability_plot)
     if title is None:
         n, D = facts.X.shape
         title = f"{type(model).__name__}: {several(n, 'row')}, {several(D, 'feature')}"
-    return Report(_page(str(title), facts, grid, sections(facts, grid, data_summary or {})))
+    return Report(_page(str(title), facts, grid, sections(facts, grid, data_summary or {}, only, fit)))
+
+
+def explore(model, X, **given):
+    """Create a page to explore a model with: the explorer, the rows, and what belongs to both.
+
+    Parameters
+    ----------
+    model, X
+        As for `report`; the model has components or factors.
+    **given
+        Other arguments of `report`.
+
+    Returns
+    -------
+    Report
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from latently.mixture import FactorAnalysis
+    >>> from latently.report import explore
+    >>> iris = load_iris()
+    >>> page = explore(FactorAnalysis(2).fit(iris.data), iris.data, feature_names=iris.feature_names)
+    >>> page.save("explore.html").name
+    'explore.html'
+    """
+    made = report(model, X, **{"only": EXPLORER} | given)
+    if 'id="explore"' not in made.html:
+        raise ValueError(
+            f"{type(model).__name__} cannot be explored: it has no components or factors that rows are made "
+            "from, or is too large for a page; see its report"
+        )
+    return made
 
 
 def write_report(
@@ -152,6 +208,9 @@ def write_report(
     row_numbers=None,
     n_rows=None,
     threshold=None,
+    only=None,
+    verdict=None,
+    probability_plot=None,
     command_line=None,
 ):
     """Write a report on a fitted model and rows to an HTML file.
@@ -161,7 +220,8 @@ def write_report(
     path : str or path-like
         File to write; an existing file is replaced atomically.
     model, X, feature_names, labels, row_names, selection, image_shape, title, data_summary, units, \
-    row_numbers, n_rows, threshold, command_line
+    row_numbers, n_rows, threshold, only, verdict, \
+    probability_plot, command_line
         As for `report`.
 
     Returns
@@ -193,13 +253,17 @@ def write_report(
         row_numbers=row_numbers,
         n_rows=n_rows,
         threshold=threshold,
+        only=only,
+        verdict=verdict,
+        probability_plot=probability_plot,
         command_line=command_line,
     )
     return made.save(path)
 
 
 def _page(title, facts, grid, shown):
-    style, script = _asset("report.css"), _asset("report.js")
+    style = _asset("report.css")
+    script = "\n".join(_asset(name) for name in SCRIPTS)
     # only what is in this file may be run, shown or fetched
     policy = (
         f"default-src 'none'; style-src {source_hash(style)}; script-src {source_hash(script)}; "

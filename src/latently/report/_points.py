@@ -25,13 +25,16 @@ def points(facts):
     values = []
     if facts.scores is not None:
         values.append(column(facts.score_name, facts.scores[rows], 2))
-    values += [column(facts.feature_names[j], facts.shown[rows, j], width) for j in features]
+    certainty = None  # its place among the values
+    if facts.groups is not None and facts.groups.probabilities is not None and len(facts.groups.names) > 1:
+        certainty, largest = len(values), np.max(facts.groups.probabilities[rows], axis=1)
+        values.append(column("certainty", largest, 1, limits=(0.0, 1.0)))
+    values += [
+        column(facts.feature_names[j], facts.shown[rows, j], width) | {"feature": int(j)} for j in features
+    ]
     names = None if facts.row_names is None else [facts.row_names[i] for i in rows]
     if names is not None and sum(map(len, names)) > _NAME_BYTES:
         names = None
-    certain = None
-    if facts.groups is not None and facts.groups.probabilities is not None:
-        certain = column("certainty", np.max(facts.groups.probabilities[rows], axis=1), 1, limits=(0.0, 1.0))
     whole = len(features) == facts.X.shape[1]
     numbers = facts.row_numbers[rows]
     consecutive = np.array_equal(numbers, np.arange(1, len(rows) + 1))
@@ -43,10 +46,15 @@ def points(facts):
         "axes": [column(name, values_of[rows], 2) for name, values_of in axes],
         "first": first,
         "groups": [
-            {"noun": groups.noun, "names": groups.names, "data": encoded(groups.codes[rows].astype("<u2"))}
+            {
+                "noun": groups.noun,
+                "kind": groups.kind,
+                "names": groups.names,
+                "data": encoded(groups.codes[rows].astype("<u2")),
+            }
             for groups in groupings
         ],
-        "certainty": certain,
+        "certainty": certainty,
         "values": values,
         "picture": list(facts.image_shape) if facts.image_shape and whole else None,
     }, rows
@@ -104,18 +112,21 @@ def _lowest(values):
 def coloured_features(facts, n_points):
     """Features whose values are stored with the points, and the bytes per value."""
     D = facts.X.shape[1]
-    width = 2 if 2 * n_points * min(D, _MOST_FEATURES) <= _FEATURE_BYTES else 1
+    cells = n_points * min(D, _MOST_FEATURES)
+    width = next((width for width in (4, 2) if width * cells <= _FEATURE_BYTES), 1)
     most = int(np.clip(_FEATURE_BYTES // (width * n_points), 3, _MOST_FEATURES))
     return facts.strongest(facts.informative, min(D, most)), width
 
 
 def column(name, values, width, limits=None):
-    """Values quantised to integers of `width` bytes between two limits; the largest integer means missing."""
+    """Values as integers of 1 or 2 bytes between two limits, the largest for missing ones, or as floats."""
     values = np.asarray(values, dtype=float)
     finite = values[np.isfinite(values)]
     if limits is None:
         limits = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     low, high = limits
+    if width == 4:
+        return {"name": name, "low": low, "high": high, "width": 4, "data": encoded(values.astype("<f4"))}
     levels = 256**width - 2
     clipped = np.clip(np.where(np.isnan(values), low, values), low, high)
     codes = np.round((clipped - low) / (high - low or 1.0) * levels)

@@ -4,19 +4,49 @@ from __future__ import annotations
 
 from latently.report import _findings as findings
 from latently.report import _overview as overview
+from latently.report import _projection as projection
 from latently.report._advice import next_steps
+from latently.report._blocks import blocks
+from latently.report._explorer import explorer
 from latently.report._markup import element
 from latently.report._parts import Section
 
+EXPLORER = ("explore", "scatter", "pairs-of-features", "components", "profiles", "loadings", "unusual")
+_NAMES = (
+    *(
+        "data",
+        "model",
+        "selection",
+        "convergence",
+        "fit",
+        "scatter",
+        "explore",
+        "pairs-of-features",
+        "components",
+    ),
+    *("blocks", "profiles", "loadings", "sources", "class-weights", "images", "unusual", "next"),
+)
 
-def sections(facts, grid, data_summary):
+
+def sections(facts, grid, data_summary, only=None, fit=(None, None)):
+    """The sections for which the model has results, or those of them with these names."""
+    if only is not None:
+        unknown = isinstance(only, str) or [name for name in only if name not in _NAMES]
+        if unknown:
+            raise ValueError(f"only must be names of sections, of {', '.join(_NAMES)}, not {only!r}")
+        by_name = {section.identifier: section for section in sections(facts, grid, data_summary, None, fit)}
+        return [by_name[name] for name in only if name in by_name]
     found = [
         overview.data(facts, data_summary),
         overview.model(facts),
         overview.selection(facts, grid),
         overview.convergence(facts),
-        findings.scatter(facts),
+        overview.fit(*fit),
+        projection.scatter(facts),
+        explorer(facts),
+        projection.pairs(facts),
         findings.components(facts),
+        blocks(facts),
         findings.profiles(facts),
         findings.loadings(facts),
         findings.sources(facts),

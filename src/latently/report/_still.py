@@ -16,8 +16,11 @@ from latently.report._parts import MOST_GROUPS, several
 _WIDTH, _HEIGHT = 640, 400  # of the chart
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 10, 10, 44
 _FINE = 2  # pixels of the image per unit of the chart
-# those of the style sheet, on light paper
-COLOURS = ["#0072b2", "#d55e00", "#00916a", "#c0619a", "#c78700", "#3aa0dc", "#857800", "#5c6670"]
+# those of the style sheet, on light paper: of components, and of classes
+COLOURS = {
+    "c": ["#0072b2", "#d55e00", "#00916a", "#c0619a", "#c78700", "#3aa0dc", "#857800", "#5c6670"],
+    "d": ["#332288", "#882255", "#117733", "#999933", "#cc6677", "#44aa99", "#661100", "#aa4499"],
+}
 
 
 def still(facts, rows, axes):
@@ -32,6 +35,7 @@ def still(facts, rows, axes):
         (y - y_range[0]) / (y_range[1] - y_range[0]),
         codes,
         (_FINE * (bottom - _TOP), _FINE * (right - _LEFT)),
+        COLOURS["c" if groups is None else groups.kind],
     )
     place_x = lambda value: _LEFT + (right - _LEFT) * (value - x_range[0]) / (x_range[1] - x_range[0])
     place_y = lambda value: bottom - (bottom - _TOP) * (value - y_range[0]) / (y_range[1] - y_range[0])
@@ -65,17 +69,19 @@ def still(facts, rows, axes):
     )
     key = ""
     if groups is not None and len(groups.names) > 1:
-        items = [element("li", swatch(k), name) for k, name in enumerate(groups.names[:MOST_GROUPS])]
+        items = [
+            element("li", swatch(k, groups.kind), name) for k, name in enumerate(groups.names[:MOST_GROUPS])
+        ]
         key = element("ul", *items, class_="key", aria_label=f"Colours by {groups.noun}")
     return element("div", chart, key, class_="still")
 
 
-def painted(x, y, codes, shape):
+def painted(x, y, codes, shape, colours):
     """Discs at unit coordinates, in the colours of their groups, as RGBA levels (height, width, 4)."""
     height, width = shape
     radius = _FINE * float(np.clip(130 / np.sqrt(len(x)), 1.2, 3.0))
     opacity = 0.55 if len(x) > 5000 else 0.85
-    palette = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in COLOURS], dtype=float)
+    palette = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in colours], dtype=float)
     centre_x, centre_y = x * width, (1 - y) * height
     light, ink = np.ones(height * width), np.zeros((height * width, len(palette)))  # let through; paint
     reach = int(np.ceil(radius)) + 1

@@ -8,26 +8,50 @@ from typing import TYPE_CHECKING, Any
 from latently.selection.criteria import CRITERIA, Criterion
 
 if TYPE_CHECKING:
+    from latently.selection.comparison import Comparison, compare
+    from latently.selection.fit_check import Calibration, calibration
     from latently.selection.imputer import Imputer
     from latently.selection.outliers import OutlierDetector, as_outlier_detector
     from latently.selection.result import Selection
     from latently.selection.search import select
+    from latently.selection.uncertainty import (
+        Bootstrap,
+        LikelihoodRatioTest,
+        bootstrap,
+        likelihood_ratio_test,
+    )
 
 __all__ = [
     "CRITERIA",
+    "Bootstrap",
+    "Calibration",
+    "Comparison",
     "Criterion",
     "Imputer",
+    "LikelihoodRatioTest",
     "OutlierDetector",
     "Selection",
     "as_outlier_detector",
+    "bootstrap",
+    "calibration",
+    "compare",
+    "likelihood_ratio_test",
     "select",
 ]
 
 _HOMES = {
+    "Bootstrap": "uncertainty",
+    "Calibration": "fit_check",
+    "Comparison": "comparison",
     "Imputer": "imputer",
+    "LikelihoodRatioTest": "uncertainty",
     "OutlierDetector": "outliers",
     "Selection": "result",
     "as_outlier_detector": "outliers",
+    "bootstrap": "uncertainty",
+    "likelihood_ratio_test": "uncertainty",
+    "calibration": "fit_check",
+    "compare": "comparison",
     "select": "search",
 }
 

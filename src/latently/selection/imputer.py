@@ -321,7 +321,10 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     def table_(self):
         """The candidates as a pandas DataFrame, best first."""
         check_is_fitted(self)
-        import pandas
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("tables need pandas: pip install 'latently[csv]'") from error
 
         rows = [
             {

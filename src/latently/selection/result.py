@@ -59,11 +59,13 @@ class Selection:
     estimators_ : list
         The models fitted to all rows, in the order of the table; None where the fit failed.
     criterion : str
+    cells : list of dict
+        The parameters of the grid, in the order of the table.
     """
 
     def __init__(self, criterion, table, cells, estimators):
         self.criterion = criterion
-        self.estimators_ = estimators
+        self.cells, self.estimators_ = cells, estimators
         score = table[self._kind.column].where(table["error"] == "").dropna()
         keys = table.loc[score.index, ["n_parameters"]]
         keys["degenerate"] = table.loc[score.index, "degenerate"].fillna(0) > 0

@@ -12,7 +12,7 @@ import warnings
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from numbers import Integral
 from typing import Any
 
@@ -38,8 +38,10 @@ from latently.estimators.labels import UNLABELLED, class_labels
 from latently.estimators.messages import DegenerateWarning
 from latently.estimators.randomness import as_random_state
 from latently.estimators.weights import weights_in_rows
+from latently.selection import leaders
 from latently.selection.criteria import CRITERIA, DEFAULT, OF_ALL_ROWS, listed
 from latently.selection.nesting import is_nested, start_from
+from latently.selection.pipelines import is_pipeline, selected_last_step
 from latently.selection.result import Selection, cell_name
 
 _NEEDED = ("fit", "get_params")
@@ -51,6 +53,7 @@ _COLUMNS = {
     "converged": "boolean",
     "degenerate": "Int64",
 }
+_BRIEF = ConvergenceWarning, DegenerateWarning  # warnings that say nothing of a fit that is meant to be brief
 _QUICK = 1.0  # seconds of work before worker processes are started by default
 _TOLERANCE = 1e-5  # relative accuracy of a log-likelihood per row
 _LEAST_LOG = np.log(1e-15)  # of a probability, so that one certain error does not make a loss infinite
@@ -69,6 +72,7 @@ def select(
     sample_weight=None,
     random_state=None,
     warm_starts=True,
+    exhaustive=False,
     verbose=0,
 ):
     """Fit a model with every combination of parameters and select the best by a criterion.
@@ -77,7 +81,8 @@ def select(
     ----------
     estimator : mixture, factorisation with missing entries, or classifier
         For example ``MFA()``, ``NMF()`` with the criterion "entries", or ``MFMClassifier()`` with "log_loss".
-        It is not modified; clones are fitted.
+        It is not modified; clones are fitted. Or a pipeline that ends in one: the steps before it are fitted
+        once, to all rows.
     X : array-like of shape (n_samples, n_features), path or blocks
         Any input of `estimator.fit`. The criteria "log_likelihood" and "entries" need an array or a data
         frame, so that rows or entries can be held out.
@@ -103,6 +108,11 @@ def select(
     warm_starts : bool, default=True
         Whether to refit a cell if a cell nested in it (for example with fewer components) has a higher
         likelihood, initialised from the optimum of that cell, up to three times. The better fit is kept.
+    exhaustive : bool, default=False
+        Whether every model is fitted with the full search of the estimator. By default, in grids of at least
+        six mixtures with ``n_init="auto"`` that are compared by "bic", "aic" or "icl" on an array or a data
+        frame, all models are fitted briefly first, and only those that may win are fitted fully (see the
+        column `brief`).
     verbose : int, default=0
         Whether to show progress.
 
@@ -121,11 +131,21 @@ def select(
     >>> found.best_params_
     {'covariance_type': 'full', 'n_components': 2}
     """
+    if is_pipeline(estimator):
+        return selected_last_step(
+            partial(
+                select, criterion=criterion, n_jobs=n_jobs, y=y, cv=cv, sample_weight=sample_weight,
+                random_state=random_state, warm_starts=warm_starts, exhaustive=exhaustive,
+                verbose=verbose,
+            ),
+            estimator, X, grid, y,
+        )  # fmt: skip
     pandas = _pandas()
     check_choice("criterion", criterion, CRITERIA)
     kind = CRITERIA[criterion]
     _check_estimator(estimator, kind)
     check_flag("warm_starts", warm_starts)
+    check_flag("exhaustive", exhaustive)
     check_seed("random_state", random_state)
     if not isinstance(verbose, (bool, np.bool_)):
         check_integer("verbose", verbose, least=0)
@@ -139,7 +159,10 @@ def select(
         sample_weight = weights_in_rows(sample_weight, _row_count(X))
 
     search = _Search(estimator, X, y, sample_weight, cells, parts, int(seed), n_jobs, bool(verbose))
-    search.fit_all()
+    if warm_starts and not exhaustive and leaders.is_worthwhile(search.complete, kind, X):
+        search.fit_leaders(kind.column)
+    else:
+        search.fit_all()
     if warm_starts:
         search.refit_poor_optima()
     search.complain()
@@ -446,11 +469,27 @@ class _Search:
         self.refits: Counter[int] = Counter()  # by cell
         self.seconds: Counter[int] = Counter()  # by cell
         self.warned: Counter[Any] = Counter()  # by category and text
+        self.brief = dict.fromkeys(range(len(self.cells)), False)  # by cell
 
     def fit_all(self):
         """Fit every cell and part."""
         keys = [(cell, part) for cell in range(len(self.cells)) for part in range(len(self.parts))]
         self.fits = self._run({key: {} for key in keys}, type(self.estimator).__name__)
+        self._check_any_fitted()
+
+    def fit_leaders(self, column):
+        """Fit every cell briefly and those that may win fully; for criteria of all rows."""
+        rows = self.X.shape[0] if self.weight is None else float(np.sum(self.weight))
+
+        def run(jobs, title, brief):
+            return self._fitted([((cell, 0), start) for cell, start in jobs], title, brief)
+
+        plan = leaders.Leaders(self.complete, run, _is_better, column, rows, self.seed)
+        fits, self.brief = plan.fit()
+        self.fits = {(cell, 0): fit for cell, fit in fits.items()}
+        self._check_any_fitted()
+
+    def _check_any_fitted(self):
         if all(map(self._error, range(len(self.cells)))):
             raise ValueError(
                 f"no cell of the grid could be fitted; with {cell_name(self.cells[0])}: {self._error(0)}"
@@ -458,7 +497,7 @@ class _Search:
 
     def refit_poor_optima(self):
         """Refit cells whose likelihood is below that of a cell nested in them, until there are none."""
-        good = [cell for cell in range(len(self.cells)) if not self._error(cell)]
+        good = [cell for cell in range(len(self.cells)) if not self._error(cell) and not self.brief[cell]]
         nested = {
             cell: [other for other in good if is_nested(self.complete[other], self.complete[cell])]
             for cell in good
@@ -480,11 +519,7 @@ class _Search:
                 return
             for key, fit in self._run(starts, "Refitting poor optima").items():
                 self.refits[key[0]] += 1
-                earlier = self.fits[key]
-                if (not fit.degenerate, fit.log_likelihood) > (
-                    not earlier.degenerate,
-                    earlier.log_likelihood,
-                ):
+                if _is_better(fit, self.fits[key]):
                     self.fits[key] = replace(fit, started_from=origins[key])
 
     def _start(self, cell, better, attempt):
@@ -501,6 +536,10 @@ class _Search:
 
     def _run(self, starts, title):
         """Fits by cell and part, from the given starting values."""
+        return dict(zip(starts, self._fitted(list(starts.items()), title), strict=True))
+
+    def _fitted(self, starts, title, brief=False):
+        """The fit of each (cell, part) from its starting values, in order."""
         jobs = [
             delayed(fit_one)(
                 self.estimator,
@@ -512,7 +551,7 @@ class _Search:
                 self.parts[part],
                 os.getpid(),
             )
-            for (cell, part), start in starts.items()
+            for (cell, part), start in starts
         ]
         n_cores = row_threads()
         # Limit BLAS here too, for all threads: threads may not be able to change the limit themselves.
@@ -520,11 +559,12 @@ class _Search:
             warnings.simplefilter("always", UserWarning)
             results = side_by_side(jobs, self.n_jobs, n_cores)
             fits = list(shown(results, len(jobs), title) if self.verbose else results)
-        self.warned.update((warning.category, str(warning.message)) for warning in caught)
-        for (cell, _), fit in zip(starts, fits, strict=True):
+        warned = [(warning.category, str(warning.message)) for warning in caught]
+        for ((cell, _), _), fit in zip(starts, fits, strict=True):
             self.seconds[cell] += fit.seconds
-            self.warned.update(fit.warned)
-        return dict(zip(starts, fits, strict=True))
+            warned += fit.warned
+        self.warned.update(one for one in warned if not (brief and issubclass(one[0], _BRIEF)))
+        return fits
 
     def complain(self):
         """Summarise the warnings of all fits in one warning; of degenerate components the table tells."""
@@ -552,10 +592,20 @@ class _Search:
                 **{name: fit.numbers.get(name) for name in _COLUMNS},
                 **(_held_out(column, [fold.held_out for fold in folds]) if folds else {}),
                 "seconds": self.seconds[cell],
+                "brief": self.brief[cell],
                 "refits": self.refits[cell],
                 "started_from": fit.started_from,
                 "error": self._error(cell),
             }
+
+
+def _is_better(fit, other):
+    """Whether a fit is to be kept: without an error, without degenerate components, and likelier."""
+    return (not fit.error, not fit.degenerate, fit.log_likelihood) > (
+        not other.error,
+        not other.degenerate,
+        other.log_likelihood,
+    )
 
 
 def _held_out(column, scores):

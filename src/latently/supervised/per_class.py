@@ -23,6 +23,7 @@ from latently.estimators.base import Estimator
 from latently.estimators.checks import check_integer, check_mixing_weights, numbers
 from latently.estimators.classifier import FEW, DensityClassifier, check_temperature
 from latently.estimators.data import check_data, in_memory
+from latently.estimators.fitting import ended_by_one_interrupt
 from latently.estimators.messages import InterruptedWarning, unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_generator, draw_from
@@ -144,7 +145,8 @@ class PerClass(DensityClassifier, Estimator):
             self.class_prior_ = self._prior(np.bincount(codes, weight))
             amount = self._learnt_amount(rows, codes, weight)
             lent = self._borrowed(rows, codes, weight, amount)
-            self.densities_ = self._fitted(rows, codes, weight, lent)
+            with ended_by_one_interrupt():
+                self.densities_ = self._fitted(rows, codes, weight, lent)
             if not self._has_few(codes, weight):
                 self._learn_from_fit(rows, codes, np.ones(len(codes)) if weight is None else weight)
             self._warn_of_few_rows(np.bincount(codes, None if weight is None else weight > 0))

@@ -101,7 +101,9 @@ def free(name, taken):
 
 
 def kind_of_group(estimator):
-    """What `predict` gives: "component" or "class"."""
+    """What `predict` gives: "component", "cluster" (of rows, where columns have clusters too) or "class"."""
+    if hasattr(estimator, "n_row_clusters"):
+        return "cluster"
     return "component" if getattr(estimator, "classes_", None) is None else "class"
 
 

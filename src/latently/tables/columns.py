@@ -185,10 +185,16 @@ def _is_of_texts(found, place):
 
 def _cure(found, place, choice):
     """Advice for text in a requested column."""
-    if not found.n_text[place] or not found.n_seen[place]:
+    if not found.n_text[place]:
         return ""
+    if not found.n_seen[place]:
+        few = len(found.texts[place]) <= _MOST_LEVELS
+        return "; latently.mixture.MixedMixture, in Python, takes it as a category" if few else ""
     text = found.examples[place]
     return f"; if that text marks a missing cell, give {choice.option('missing', shown(text, 30)[1:-1])}"
+
+
+_MOST_LEVELS = 20
 
 
 # -- what the user is told -------------------------------------------------------------------------------

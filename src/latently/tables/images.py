@@ -8,11 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from latently.core.sources import Table, package, pixel_names, rows_in_frame
-from latently.core.words import shown
+from latently.core.words import listed, shown
+from latently.estimators.messages import warn_user
 
 _MOST_PIXELS = 1 << 20
 _BESIDE = ("file", "folder")
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+
+
+class BrokenImage(ValueError):
+    """A file that cannot be read as an image."""
 
 
 def open_images(folder, reading):
@@ -36,18 +41,26 @@ def open_images(folder, reading):
                     grey = grey.resize(reading.resize[::-1])
                 values = np.asarray(grey, dtype=np.float32) / 255
         except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-            raise ValueError(
-                f"{shown(file)} cannot be read as an image: {error}; remove it from the folder"
-            ) from error
+            raise BrokenImage(str(error)) from error
         if size is not None and values.shape[:2] != size:
             (h, w), (height, width) = values.shape[:2], size
             raise ValueError(
-                f"images differ in size: {shown(there[0].name)} is {width} x {height}, {shown(file.name)} "
+                f"images differ in size: {shown(first.name)} is {width} x {height}, {shown(file.name)} "
                 f"{w} x {h}; give for example --resize {width}x{height}"
             )
         return values
 
-    shape = pixels(there[0], None).shape
+    broken: dict[str, str] = {}  # images that cannot be read, and why
+    for file in there:  # the first that can be read gives the size
+        try:
+            shape, first = pixels(file, None).shape, file
+            break
+        except BrokenImage as error:
+            broken[file.name] = str(error)
+    else:
+        raise ValueError(
+            f"none of the {len(there)} images in {shown(folder)} can be read: {broken[there[0].name]}"
+        )
     names = pixel_names(shape)
     if len(names) > _MOST_PIXELS:
         height, width = shape[:2]
@@ -58,22 +71,33 @@ def open_images(folder, reading):
     def frames(missing=(), texts=(), moved=None):
         step = rows_in_frame(len(names))
         for start in range(0, len(there), step):
-            rows = []
+            rows, some = [], []
             for number, file in enumerate(there[start : start + step], start + 1):
-                rows.append(pixels(file, shape[:2]).reshape(-1))
+                try:
+                    rows.append(pixels(file, shape[:2]).reshape(-1))
+                    some.append(file.relative_to(folder))
+                except BrokenImage as error:
+                    broken[file.name] = str(error)
                 if moved is not None:
                     moved(number)
-            some = [file.relative_to(folder) for file in there[start : start + step]]
+            if not rows:
+                continue
             frame = pandas.DataFrame(np.stack(rows), columns=names)
             yield frame.assign(
                 file=[file.as_posix() for file in some], folder=[file.parent.as_posix() for file in some]
+            )
+        if broken:
+            name, reason = next(iter(broken.items()))
+            warn_user(
+                f"{len(broken)} of {len(there)} images cannot be read and are left out: {listed(broken)} "
+                f"({name}: {reason})"
             )
 
     return Table(
         folder,
         shown(folder),
         [*names, *_BESIDE],
-        len(there),
+        None,  # some may be broken
         frames,
         lambda: (frame[names].to_numpy() for frame in frames()),
         size=len(there),

@@ -32,8 +32,9 @@ class TableModel(BaseEstimator):
 
     Parameters
     ----------
-    estimator : estimator
-        The model of the prepared rows, such as ``MFA(3, 2)``.
+    estimator : estimator, optional
+        The model of the prepared rows, such as ``MFA(3, 2)``. By default family and size are chosen by
+        `latently.selection.compare`.
     columns, without : list of str, optional
         Names of the columns to use, or not to use; * matches any text.
     label : str, optional
@@ -74,7 +75,7 @@ class TableModel(BaseEstimator):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Any = None,
         *,
         columns: Any = None,
         without: Any = None,
@@ -117,8 +118,11 @@ class TableModel(BaseEstimator):
             known = surveyed(table_of(table), choice, missing=missing, label=self.label)
             record = recorded(known, name, missing=missing, as_is=choice.as_is, standardise=self.standardise)
             rows = collected(known, record)
-            X, labels = _labelled(self.estimator, rows, y)
-            estimator = clone(self.estimator)
+            if self.estimator is None:
+                estimator, record = _best_family(rows.X, record)
+            else:
+                estimator = clone(self.estimator)
+            X, labels = _labelled(estimator, rows, y)
             check_enough(estimator, len(X))
             estimator.fit(X) if labels is None else estimator.fit(X, labels)
             self._set_fitted(estimator, _with_densities(record, estimator, [rows.X]))
@@ -149,7 +153,9 @@ class TableModel(BaseEstimator):
         self.feature_names_in_ = np.array(self.columns_, dtype=object)
 
     def _check_options(self):
-        if not (hasattr(self.estimator, "fit") and hasattr(self.estimator, "get_params")):
+        if self.estimator is not None and not (
+            hasattr(self.estimator, "fit") and hasattr(self.estimator, "get_params")
+        ):
             raise TypeError(f"estimator must be an estimator such as MFA(3, 2), not {self.estimator!r}")
         for name in ("columns", "without", "missing", "as_is"):
             value = getattr(self, name)
@@ -317,7 +323,7 @@ class TableModel(BaseEstimator):
         return {"estimator": self.estimator_}
 
     def _set_parts(self, estimator):
-        if type(estimator) is not type(self.estimator):
+        if self.estimator is not None and type(estimator) is not type(self.estimator):
             raise ValueError("its estimator does not have the class of its hyper-parameter estimator")
         self.estimator_ = estimator
         self.n_features_in_ = estimator.n_features_in_
@@ -327,6 +333,17 @@ class TableModel(BaseEstimator):
 
     def _set_more(self, preparation):
         self._set_fitted(self.estimator_, preparation_of(preparation))
+
+
+def _best_family(X, record):
+    """The best estimator, not fitted, and the record with the verdict of the comparison."""
+    from latently.selection import compare
+
+    found = compare(X, feature_names=record.columns, refit=False)
+    fit = found.calibration_
+    plot = None if fit is None else [fit.expected, fit.observed]
+    record = replace(record, model=type(found.best_).__name__, verdict=found.verdict_, probability_plot=plot)
+    return found.unfitted(), record
 
 
 def _index(table):

@@ -47,6 +47,10 @@ class Preparation:
     held_out: list[float]  # log densities of rows that were left out of the fit, in the same units, if any
     selection: dict | None  # criterion and parameters of the table in selection.csv
     sentinels: dict[str, list[float]]  # values of columns that stand for missing cells
+    verdict: str | None = None  # of a comparison of families
+    probability_plot: list | None = (
+        None  # expected and observed shares of held-out rows, as `Calibration` has them
+    )
 
     def to_frame(self, values):
         """Rows in the model's units."""
@@ -190,6 +194,8 @@ _CHECKS = {
     "densities": _all(_number),
     "held_out": _all(_number),
     "selection": _or_none(_selection),
+    "verdict": _or_none(_text),
+    "probability_plot": _or_none(lambda value: _all(_all(_number))(value) and len(value) == 2),
     "sentinels": lambda value: isinstance(value, dict) and all(map(_all(_number), value.values())),
 }
 

@@ -16,9 +16,10 @@ from latently.tables.survey import Survey, kept_rows, numbered, survey, texts_of
 IN_MEMORY_BYTES = 256_000_000  # size beyond which the numbers of a table stay on disk
 
 # What models make of columns, by class: nothing else about a model matters here.
-_SUMS_OF_PARTS = {"NMF", "NLMF", "BNMF", "BinarySparseCoding"}  # which start from zero: not standardised
+SUMS_OF_PARTS = {"NMF", "NLMF", "BNMF", "BinarySparseCoding"}  # which start from zero: not standardised
+SUMS_OF_PARTS |= {"MEIBP", "INBMT", "IBPIBP", "LinearGaussianIBP", "NMTF", "FastNMTF", "PenalizedNMTF"}
 _UNIT_ROWS = {"RBM", "DBN"}  # rows from 0 to 1
-_TAKES_BINARY = _SUMS_OF_PARTS | _UNIT_ROWS | {"VAE", "NLMFClassifier", "DeepNLMF"}
+_TAKES_BINARY = SUMS_OF_PARTS | _UNIT_ROWS | {"VAE", "NLMFClassifier", "DeepNLMF"}
 
 
 def takes_binary(class_name):
@@ -78,7 +79,7 @@ def recorded(known, class_name, *, model="", missing=(), as_is=(), standardise=N
     """The record of the preparation for a model of this class."""
     table, found, places = known.table, known.found, known.places
     if standardise is None:  # pixels already share one unit
-        standardise = class_name not in _SUMS_OF_PARTS | _UNIT_ROWS and table.image_shape is None
+        standardise = class_name not in SUMS_OF_PARTS | _UNIT_ROWS and table.image_shape is None
     mean, scale = np.zeros(len(places)), np.ones(len(places))
     if standardise:
         deviation = np.sqrt(found.squares[places] / np.maximum(found.n_seen[places], 1))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from latently.core.checkpoint import Checkpoint
-from latently.core.drivers import Callback, Iteration, Result
+from latently.core.drivers import Callback, Iteration, NotFinite, Result
 from latently.training import graphs, resume
 from latently.training.batches import Batch, Rows
 from latently.training.generators import Generators, drawing_from
@@ -279,7 +279,7 @@ class _Means:
         if math.isfinite(value):
             return value
         rate = f" (now {self.optimizer.param_groups[0]['lr']:g})" if self.optimizer is not None else ""
-        raise FloatingPointError(
+        raise NotFinite(
             f"the loss {name!r} became {value} in epoch {self.epoch + 1}; lower learning_rate{rate}, "
             "and make sure that X has no missing or infinite entries"
         )

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from latently.cli.commands.applying import impute, predict, report, sample, score, transform
+from latently.cli.commands.applying import explore, impute, predict, report, sample, score, transform
 from latently.cli.commands.examples import datasets, demo
-from latently.cli.commands.making import fit, select
+from latently.cli.commands.making import compare, fit, select
 from latently.cli.commands.options import with_options
 
 app = typer.Typer(
@@ -37,8 +37,8 @@ def _about(
     pass
 
 
-_MAKING: tuple[Callable[..., Any], ...] = (fit, select)
-_APPLYING: tuple[Callable[..., Any], ...] = (predict, score, transform, sample, impute, report)
+_MAKING: tuple[Callable[..., Any], ...] = (fit, select, compare)
+_APPLYING: tuple[Callable[..., Any], ...] = (predict, score, transform, sample, impute, report, explore)
 _AROUND: tuple[Callable[..., Any], ...] = (datasets, demo)
 for command in (*_MAKING, *_APPLYING, *_AROUND):  # in the order of the help
     app.command()(with_options(command))

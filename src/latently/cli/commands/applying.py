@@ -1,4 +1,4 @@
-"""Commands that use a fitted folder: predict, score, transform, sample, impute and report."""
+"""Commands that use a fitted folder: predict, score, transform, sample, impute, report and explore."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ def predict(
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """Predict the component or class of each row."""
+    """Predict the component or class of each row.
+
+    For example: latently predict wines new_wines.csv --output components.csv
+    """
     reading = read.reading()
     from latently.cli import using
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         folder = using.open_folder(model)
         columns_of = using.predictions(folder, probabilities)
         _apply(folder, data, read, reading, columns_of, voice, keep, to)
@@ -68,11 +71,14 @@ def score(
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """Compute the log density of each row, and accept or reject it by a threshold."""
+    """Compute the log density of each row, and accept or reject it by a threshold.
+
+    For example: latently score wines new_wines.csv --accept 0.99
+    """
     reading = read.reading()
     from latently.cli import using
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         folder = using.open_folder(model)
         limit = using.threshold(folder, accept, reference, reading, read.missing or (), voice)
         n_rejected = 0
@@ -93,11 +99,14 @@ def score(
 def transform(
     model: Fitted, data: Data, *, keep: Keep = None, read: ReadOptions, to: RowsOutput, answer: AnswerOptions
 ):
-    """Compute the factors of each row."""
+    """Compute the factors of each row.
+
+    For example: latently transform wines new_wines.csv --keep label
+    """
     reading = read.reading()
     from latently.cli import using
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         folder = using.open_folder(model)
         _apply(folder, data, read, reading, using.factors(folder), voice, keep, to)
 
@@ -110,10 +119,13 @@ def sample(
     to: RowsOutput,
     answer: AnswerOptions,
 ):
-    """Draw new rows from the model."""
+    """Draw new rows from the model.
+
+    For example: latently sample wines --rows 1000 --output drawn.csv
+    """
     from latently.cli import using
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         n_rows, records = using.sample(using.open_folder(model), rows, seed, to.output, to.force, voice)
         _tell(n_rows, records, to.output, voice)
 
@@ -150,6 +162,8 @@ def impute(
 ):
     """Impute missing cells by their expectation; all other cells are unchanged.
 
+    For example: latently impute wines holes.csv --output filled.csv
+
     Without a model, several are compared by how well they predict cells that are hidden from them.
     """
     reading = read.reading()
@@ -160,12 +174,12 @@ def impute(
     from latently.cli import fitting, using
     from latently.tables import TableModel
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         facts: dict[str, Any] = {}
 
         def chosen():
             request = fitting.Request(
-                paths[0], output="", seed=seed, missing=list(read.missing or ()), reading=reading
+                [paths[0]], output="", seed=seed, missing=list(read.missing or ()), reading=reading
             )
             imputer, record = fitting.chosen_imputer(request, voice)
             facts.update(
@@ -191,15 +205,48 @@ def report(
     force: Force = False,
     answer: AnswerOptions,
 ):
-    """Write a report on the model and the data, in one HTML file."""
+    """Write a report on the model and the data, in one HTML file.
+
+    For example: latently report wines wine.csv
+    """
     reading = read.reading()
     from latently.cli import using
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         path, n_rows = using.report(
             using.open_folder(model), data, reading, read.missing or (), voice, output=output, force=force
         )
         voice.result(f"Wrote {shown(path)}", output=os.fspath(path), rows=n_rows)
+
+
+def explore(
+    model: Fitted,
+    data: Data,
+    *,
+    opened: Annotated[bool, option("--open/--no-open", help="Open the page in a browser.")] = True,
+    read: ReadOptions,
+    output: Annotated[str | None, output_option("By default explore.html in the folder.")] = None,
+    force: Force = False,
+    answer: AnswerOptions,
+):
+    """Explore the model in a browser: rows it makes at any factors, and rows of the data beside them.
+
+    Writes one HTML file that needs no network, and opens it.
+    """
+    reading = read.reading()
+    import webbrowser
+
+    from latently.cli import using
+
+    with Voice(answer.json) as voice:
+        path, n_rows = using.report(
+            using.open_folder(model), data, reading, read.missing or (), voice,
+            output=output, force=force, explorer=True,
+        )  # fmt: skip
+        shown_there = opened and webbrowser.open(path.resolve().as_uri())
+        if opened and not shown_there:
+            voice.note(f"no browser could be opened; open {shown(path)} in one")
+        voice.result(f"Wrote {shown(path)}", output=os.fspath(path), rows=n_rows, opened=bool(shown_there))
 
 
 def _apply(folder, data, read, reading, columns_of, voice, keep, to, facts=lambda n_rows: {}):

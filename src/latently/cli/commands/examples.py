@@ -29,8 +29,11 @@ def datasets(
     folder: Annotated[str | None, option(help="The folder in which data sets are cached.")] = None,
     answer: AnswerOptions,
 ):
-    """List data sets, or write one as a table."""
-    with Voice(answer.json) as voice:
+    """List data sets, or write one as a table.
+
+    For example: latently datasets wine --output wine.csv
+    """
+    with Voice(answer.json, answer.quiet) as voice:
         if name is None:
             from latently.datasets import names
 
@@ -55,9 +58,12 @@ def demo(
     force: Force = False,
     answer: AnswerOptions,
 ):
-    """A complete example on a small table: select a model of wines, fit it and write a report."""
+    """A complete example on a small table: select a model of wines, fit it and write a report.
+
+    For example: latently demo
+    """
     from latently.cli.demo import run_demo
 
-    with Voice(answer.json) as voice, TemporaryDirectory() as scratch:
+    with Voice(answer.json, answer.quiet) as voice, TemporaryDirectory() as scratch:
         found = run_demo(output, force, seed, voice, Path(scratch))
         tell(found, output, voice, with_table=True)

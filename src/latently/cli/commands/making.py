@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,14 +11,17 @@ import typer
 
 from latently.cli.commands.options import (
     AnswerOptions,
+    Budget,
     ColumnOptions,
     Criterion,
     Data,
     Force,
     ImageOptions,
+    Jobs,
     ModelOptions,
     ReadOptions,
     Seed,
+    option,
     output_option,
 )
 from latently.cli.models import DEFAULT, MODELS, build, model_named, numbers_in
@@ -34,17 +39,25 @@ def fit(
     columns: ColumnOptions,
     read: ReadOptions,
     images: ImageOptions,
+    budget: Budget = 30.0,
+    jobs: Jobs = None,
     seed: Seed = 0,
     output: ToFolder = "latently-model",
     force: Force = False,
     answer: AnswerOptions,
 ):
-    """Fit a model to a table and save it in a folder. Sizes that are not given are selected by BIC."""
+    """Fit a model to a table and save it in a folder. Sizes that are not given are selected by BIC.
+
+    Without a model and sizes, the families of models are compared. For example:
+
+    latently fit wine.csv --label cultivar --output wines
+    """
     request = _request(data, criteria.DEFAULT, of, columns, read, images, seed, output, force)
+    request = replace(request, budget=budget, jobs=jobs)
     from latently.cli.fitting import fit as fitted_to
 
-    with Voice(answer.json) as voice:
-        tell(fitted_to(request, voice), output, voice)
+    with Voice(answer.json, answer.quiet) as voice:
+        tell(fitted_to(request, voice), output, voice, data)
 
 
 def select(
@@ -52,6 +65,7 @@ def select(
     *,
     of: ModelOptions,
     criterion: Criterion = criteria.DEFAULT,
+    jobs: Jobs = None,
     columns: ColumnOptions,
     read: ReadOptions,
     images: ImageOptions,
@@ -60,17 +74,58 @@ def select(
     force: Force = False,
     answer: AnswerOptions,
 ):
-    """Fit models of several sizes, print a comparison and save the best in a folder."""
+    """Fit models of several sizes, print a comparison and save the best in a folder.
+
+    For example: latently select wine.csv --model mfa -k 1..6 -q 1..4 --output wines
+    """
     request = _request(data, criterion, of, columns, read, images, seed, output, force)
+    request = replace(request, jobs=jobs)
     if of.model is not None:
         _check_criterion(MODELS[of.model], of.model, criterion)
     from latently.cli.fitting import fit as fitted_to
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         found = fitted_to(request, voice, select_all=True)
         if found.selection is None:
             voice.note("there was only one size, so nothing was selected; give a range such as -k 1..6")
-        tell(found, output, voice, with_table=True)
+        tell(found, output, voice, data, with_table=True)
+
+
+def compare(
+    data: Data,
+    *,
+    columns: ColumnOptions,
+    read: ReadOptions,
+    budget: Budget = 30.0,
+    bootstrap: Annotated[
+        int, option(help="Bootstrap fits of each family's best model, for stability.", min=0)
+    ] = 0,
+    seed: Seed = 0,
+    answer: AnswerOptions,
+):
+    """Compare the families of models on a table, and say which to use.
+
+    For example: latently compare wine.csv --label cultivar --bootstrap 5
+    """
+    request = _request(data, criteria.DEFAULT, ModelOptions(), columns, read, ImageOptions(), seed, "", False)
+    request = replace(request, budget=budget)
+    from latently.cli import comparing
+
+    with Voice(answer.json, answer.quiet) as voice:
+        found = comparing.compare_table(request, voice, bootstrap)
+        comparing.show(found, voice)
+        voice.result(found.verdict_, **_facts_of(found))
+
+
+def _facts_of(comparison):
+    table = comparison.table_.astype(object).where(comparison.table_.notna(), None)
+    fit = comparison.calibration_
+    return {
+        "verdict": comparison.verdict_,
+        "families": table.to_dict("records"),
+        "fits": None if fit is None else fit.fits,
+        "unusual_held_out_rows": None if fit is None else fit.n_unusual,
+    }
 
 
 def _request(data, criterion, of, columns, read, images, seed, output, force):
@@ -116,12 +171,18 @@ def _check_criterion(model, name, criterion):
 
 _SHOWN_MODELS = 10
 _AGREEMENT = {
-    "training_accuracy": "{share:.1f} % of the training rows are classified correctly",
-    "clustering_accuracy": "Components agree with {label} in {share:.1f} % of the rows, matched one to one",
+    "training_accuracy": "{training_accuracy:.1f} % of the training rows are classified correctly",
+    "clustering_accuracy": "Components agree with {label} in {clustering_accuracy:.1f} % of the rows, "
+    "matched one to one",
+    "purity": "Components and {label} differ in number: in {purity:.1f} % of the rows, {label} is the most "
+    "frequent one of the component (purity); adjusted Rand index {rand:.2f}",
 }
 
 
-def tell(found, output, voice, with_table=False):
+_SIZES = ("n_components", "n_factors", "n_row_clusters", "n_column_clusters")
+
+
+def tell(found, output, voice, data=(), with_table=False):
     """Print a short summary of the fit."""
     from latently.cli.writing import FILES
 
@@ -130,7 +191,7 @@ def tell(found, output, voice, with_table=False):
     sizes = {
         parameter: value
         for parameter, value in model.get_params(deep=True).items()
-        if parameter.rpartition("__")[2] in ("n_components", "n_factors")
+        if parameter.rpartition("__")[2] in _SIZES
     }
     facts = {
         "model": record.model,
@@ -143,10 +204,11 @@ def tell(found, output, voice, with_table=False):
         "output": output,
     }
     described = ", ".join(
-        counted(value, parameter.rpartition("n_")[2].removesuffix("s")) for parameter, value in sizes.items()
+        counted(value, parameter.rpartition("__")[2].removeprefix("n_").replace("_", " ").removesuffix("s"))
+        for parameter, value in sizes.items()
     )
     lines = [
-        f"{name} ({described}) of {counted(record.n_rows, 'row')} and "
+        f"{name}{f' ({described})' if described else ''} of {counted(record.n_rows, 'row')} and "
         f"{counted(len(record.columns), 'column')}{', standardised' if record.standardised else ''}"
     ]
     if record.densities:
@@ -161,11 +223,32 @@ def tell(found, output, voice, with_table=False):
         lines[0] += f", the best of {len(selection.table_)} by {selection.criterion}"
         if with_table:
             _show_table(selection, voice)
-    for fact, share in found.agreement.items():
-        facts[fact] = share
-        lines.append(_AGREEMENT[fact].format(share=100 * share, label=shown(record.label)))
+    if found.comparison is not None:
+        facts |= _facts_of(found.comparison)
+        lines.append(found.comparison.verdict_)
+    facts |= found.agreement
+    for fact, text in _AGREEMENT.items():
+        if fact in found.agreement:
+            lines.append(text.format(label=shown(record.label), **_shares(found)))
     files = ", ".join(name for name in FILES if Path(output, name).is_file())
-    voice.result([*lines, f"Wrote {files} to {shown(output)}"], **facts)
+    voice.result(
+        [*lines, f"Wrote {files} to {shown(output)}", f"Next: {_next(model, output, data)}"], **facts
+    )
+
+
+def _next(model, output, data):
+    """The command that most will want to run next."""
+    page = Path(output, "report.html")
+    if page.is_file():
+        return f"open {shlex.quote(str(page))} in a browser"
+    use = "report" if hasattr(model, "score_samples") else "transform"
+    return shlex.join(["latently", use, str(output), *map(str, data)])
+
+
+def _shares(found):
+    """Measures of agreement in percent, and the Rand index."""
+    shares = {fact: 100 * share for fact, share in found.agreement.items()}
+    return shares | {"rand": found.agreement.get("adjusted_rand_index", 0.0)}
 
 
 def _show_table(selection, voice):

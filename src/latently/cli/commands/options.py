@@ -5,6 +5,7 @@ A command takes records as parameters; `with_options` passes typer a function wi
 
 from __future__ import annotations
 
+import codecs
 import functools
 import inspect
 from dataclasses import dataclass, fields, is_dataclass
@@ -39,7 +40,12 @@ def _criterion_names(incomplete: str):
 # -- single ones -----------------------------------------------------------------------------------------
 
 Data = Annotated[
-    str, typer.Argument(help="A CSV, TSV, Parquet, zarr, .npy or .npz file, or a folder of images.")
+    list[str],
+    typer.Argument(
+        metavar="DATA...",
+        help="A table: CSV or other text (also packed), Parquet, Excel, ODS, Arrow, JSON, zarr, .npy, .npz, "
+        "a folder of images, - for standard input, or several files with the same columns.",
+    ),
 ]
 Fitted = Annotated[str, typer.Argument(metavar="MODEL", help="A folder that fit or select wrote.")]
 Criterion = Annotated[
@@ -86,6 +92,15 @@ class ReadOptions:
         ),
     ] = None
     array: Annotated[str | None, option(help="The array to read from an .npz file.", panel=_READING)] = None
+    encoding: Annotated[
+        str | None, option(help="The encoding of text, such as cp1252; by default detected.", panel=_READING)
+    ] = None
+    skip_rows: Annotated[
+        int | None, option(help="Lines above the table; by default detected.", panel=_READING, min=0)
+    ] = None
+    thousands: Annotated[
+        str | None, option(help="The mark between groups of three digits.", panel=_READING)
+    ] = None
 
     def reading(self, resize=None, colour=False):
         """The options, validated."""
@@ -104,9 +119,20 @@ class ReadOptions:
             size = size_of(resize) if resize else None
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--resize") from None
+        if self.encoding is not None:
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                raise typer.BadParameter(
+                    f"there is no encoding {shown(self.encoding)}", param_hint="--encoding"
+                ) from None
+        if self.thousands is not None and (len(self.thousands) != 1 or self.thousands == self.decimal):
+            raise typer.BadParameter("it must be one mark, not that of decimals", param_hint="--thousands")
+        from latently.core.sources.dialect import Given
         from latently.tables.reading import Reading
 
-        return Reading(separator, self.decimal, self.header, self.array, size, colour)
+        text = Given(separator, self.decimal, self.header, self.encoding, self.skip_rows, self.thousands)
+        return Reading(text, self.array, size, colour)
 
 
 @dataclass(frozen=True)
@@ -126,7 +152,11 @@ class ModelOptions:
     model: Annotated[
         str | None,
         option(
-            "--model", "-m", help=f"One of {', '.join(MODELS)}.", panel=_MODEL, autocompletion=_model_names
+            "--model",
+            "-m",
+            help="One of: " + "; ".join(f"{name} ({model.title})" for name, model in MODELS.items()) + ".",
+            panel=_MODEL,
+            autocompletion=_model_names,
         ),
     ] = None
     components: Annotated[
@@ -157,6 +187,15 @@ class ModelOptions:
             max=0.9,
         ),
     ] = 0.0
+
+
+Jobs = Annotated[
+    int | None,
+    option("--jobs", "-j", help="Models fitted at the same time; by default as many as cores.", panel=_MODEL),
+]
+Budget = Annotated[
+    float, option(help="Seconds in which families of models are compared.", panel=_MODEL, min=0.1)
+]
 
 
 @dataclass(frozen=True)
@@ -222,6 +261,9 @@ class AnswerOptions:
     """Form of the output."""
 
     json: Annotated[bool, option("--json", help="Print one JSON object on stdout.", panel=_OUTPUT)] = False
+    quiet: Annotated[bool, option("--quiet", help="Print errors and requested rows only.", panel=_OUTPUT)] = (
+        False
+    )
     debug: Annotated[bool, option("--debug", help="Show the traceback of an error.", panel=_OUTPUT)] = False
 
 

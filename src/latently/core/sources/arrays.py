@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from latently.core.sources.chunks import Rows, rows_in_chunk, rows_in_frame
+from latently.core.sources.chunks import MOST_COLUMNS, Rows, rows_in_chunk, rows_in_frame
 from latently.core.sources.packages import package
 from latently.core.sources.table import Table, image_shape_of
 
@@ -42,7 +43,9 @@ def array_table(path: Path, stored: StoredArray) -> Table:
         raise ValueError(f"{stored.name} is {len(shape)}-D, not 2-D")
     if 0 in shape:
         raise ValueError(f"{stored.name} is empty: its shape is {shape}")
-    width = int(np.prod(shape[1:], dtype=int))
+    width = math.prod(shape[1:])
+    if width > MOST_COLUMNS:
+        raise ValueError(f"{stored.name} has {width} columns, more than {MOST_COLUMNS}; is it transposed?")
     names = [f"column_{j}" for j in range(1, width + 1)]
     if image := image_shape_of(shape):
         names = pixel_names(image)

@@ -48,11 +48,37 @@ def _numbers_in_cells(
         rest = cells.iloc[unclear]
         words = rest.map(lambda cell: str(cell).strip().lower())
         absent = (rest.isna() | words.isin(missing)).to_numpy(dtype=bool)
-        truth = words.map(_TRUTH).to_numpy(dtype=np.float64)
+        truth = words.map(_TRUTH).to_numpy(dtype=np.float64, copy=True)
         infinite = np.isinf(values[unclear])  # which is a number, unless it was said to stand for none
+        rest = ~absent & ~infinite & np.isnan(truth)
+        if rest.any():
+            truth[rest] = [_decorated(word, decimal) for word in words[rest]]
         values[unclear] = np.where(absent, np.nan, np.where(infinite, values[unclear], truth))
         is_text[unclear] = ~absent & ~infinite & np.isnan(truth)
     return values, is_text
+
+
+_BLANKS = "[ \u00a0\u2009\u202f'\u2019]"
+_AROUND = re.compile(r"^[$€£¥₹]\s*|\s*([$€£¥₹%‰]|eur|usd|gbp|chf)$")  # currencies and percent
+_GROUPED = {  # whole numbers in groups of three, by the decimal mark
+    ".": re.compile(rf"[+-]?\d{{1,3}}((,\d{{3}})+|({_BLANKS}\d{{3}})+)?(\.\d+)?"),
+    ",": re.compile(rf"[+-]?\d{{1,3}}((\.\d{{3}})+|({_BLANKS}\d{{3}})+)?(,\d+)?"),
+}
+_PLAIN = {".": re.compile(r"[+-]?\d+(\.\d+)?"), ",": re.compile(r"[+-]?\d+(,\d+)?")}
+
+
+def _decorated(word: str, decimal: str) -> float:
+    """The number in "$1,234.50", "1 234", "(12)" or "7 %", which stands for 7; NaN if there is none."""
+    if len(word) > 40 or not any(map(str.isdigit, word)):
+        return float("nan")
+    negative = word.startswith("(") and word.endswith(")")  # as accountants write it
+    word = word.strip("()") if negative else word
+    sign = "-" if word.startswith("-") or negative else ""
+    word = _AROUND.sub("", _AROUND.sub("", word.lstrip("+-").strip())).strip()
+    if not (_GROUPED[decimal].fullmatch(word) or _PLAIN[decimal].fullmatch(word)):
+        return float("nan")
+    word = re.sub(_BLANKS, "", word).replace("," if decimal == "." else ".", "").replace(",", ".")
+    return float(sign + word)
 
 
 def _parsed(cells: Any, decimal: str) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 CHUNK_BYTES = 64_000_000  # what one chunk may hold in memory
 
+MOST_COLUMNS = 1_000_000  # of a table
 Rows = NDArray[Any]
 
 

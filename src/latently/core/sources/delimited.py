@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,22 @@ import numpy as np
 
 from latently.core.sources.cells import MISSING, numbers_of
 from latently.core.sources.chunks import Rows, rechunked, rows_in_frame
-from latently.core.sources.dialect import Dialect, dialect_of, opened
+from latently.core.sources.dialect import Dialect, Given, dialect_of, opened
 from latently.core.sources.packages import package
+from latently.core.sources.packing import inner_name, packing_of
 from latently.core.sources.table import Table
 
+_LONGEST_LINE = 50_000_000  # characters
 
-def open_delimited(
-    path: Path, separator: str | None = None, decimal: str | None = None, header: bool | None = None
-) -> Table:
+
+def open_delimited(path: Path, given: Given | None = None) -> Table:
     """The table in a file of text; see `dialect` for what is guessed."""
     package("pandas", "csv", ".csv, .tsv and .txt files")
-    tabs = ".tsv" in path.name.lower()[-7:]
-    dialect = dialect_of(path, separator or ("\t" if tabs else None), decimal, header)
-    packed = path.name.lower().endswith(".gz")
+    given = given or Given()
+    if inner_name(path).endswith(".tsv") and given.separator is None:
+        given = replace(given, separator="\t")
+    dialect = dialect_of(path, given)
+    packed = bool(packing_of(path))
     return Table(
         path,
         repr(str(path)),
@@ -53,8 +56,9 @@ def _frames(
     if texts is not None:
         spellings = [spelt for text in missing for spelt in (text, text.upper(), text.capitalize())]
         kinds = {"dtype": dict.fromkeys(texts, object), "na_values": spellings, "decimal": dialect.decimal}
+        kinds |= {"thousands": dialect.thousands} if dialect.thousands else {}
     with opened(path, dialect.encoding) as file:
-        counting = _Counting(file)
+        counting = _Counting(file, repr(str(path)))
         try:
             with pandas.read_csv(
                 counting,
@@ -62,6 +66,7 @@ def _frames(
                 header=0 if dialect.header else None,
                 names=list(dialect.names),
                 index_col=False,
+                skiprows=list(dialect.skip) or None,
                 skipinitialspace=dialect.separator != "\t",
                 chunksize=rows_in_frame(len(dialect.names)),
                 low_memory=False,  # one type per column and frame
@@ -100,11 +105,17 @@ class _Counting:
     """A file that knows how much of it was read."""
 
     file: io.TextIOBase
+    name: str
     n_read: int = 0
+    n_in_line: int = 0
 
     def read(self, size: int = -1) -> str:
         text = self.file.read(size)
         self.n_read += len(text)
+        end = max(text.rfind("\n"), text.rfind("\r"))
+        self.n_in_line = len(text) - 1 - end if end >= 0 else self.n_in_line + len(text)
+        if self.n_in_line > _LONGEST_LINE:  # which the parser would keep in memory as a whole
+            raise ValueError(f"the file {self.name} has a line of more than {_LONGEST_LINE} characters")
         return text
 
     def __iter__(self) -> Iterator[str]:

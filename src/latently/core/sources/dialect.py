@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
 import re
 import warnings
@@ -15,9 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from latently.core.sources.cells import MISSING
+from latently.core.sources.chunks import MOST_COLUMNS
+from latently.core.sources.packing import unpacked
 
 BLANKS = r"\s+"  # any run of blanks, as pandas calls it
 _SEPARATORS = (",", ";", "\t", "|")
@@ -26,6 +27,9 @@ _SAMPLE_CHARACTERS = 10_000_000
 _EVEN = 0.9  # the share of lines that have equally many cells, in a table with a few flaws
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*")
 _DECIMAL_POINT = re.compile(r"\s*[+-]?\d*\.\d+([eE][+-]?\d+)?\s*")
+
+_GROUPS_AND_COMMA = re.compile(r"\D{0,4}[+-]?\d{1,3}([. \u00a0\u202f]\d{3})*,\d+\s*([$€£%]|[A-Z]{3})?\s*")
+_GROUPS_OF_THREE = re.compile(r"\s*[+-]?\d{1,3}((,\d{3}){2,}|(,\d{3})+\.\d+)\s*")
 
 Cells = list[list[str]]  # of lines
 
@@ -41,6 +45,8 @@ class Dialect:
     names: tuple[str, ...]  # of the columns, no two the same
     padded: tuple[str, ...]  # columns whose whole numbers begin with zeros
     row_names: bool  # whether the first column has names of the rows, which the header does not count
+    skip: tuple[int, ...] = ()  # lines that are left out, from 0
+    thousands: str | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -55,32 +61,122 @@ class Unclear(ValueError):
         self.option = option
 
 
-def dialect_of(
-    path: Path, separator: str | None = None, decimal: str | None = None, header: bool | None = None
-) -> Dialect:
+@dataclass(frozen=True)
+class Given:
+    """What the user says of a file of text; None is guessed."""
+
+    separator: str | None = None
+    decimal: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+    skip_rows: int | None = None  # lines above the header
+    thousands: str | None = None  # mark between groups of three digits
+
+
+def dialect_of(path: Path, given: Given | None = None) -> Dialect:
     """The dialect of a file; what is given is not guessed."""
-    name = repr(str(path))
-    encoding = _encoding_of(path)
+    given = given or Given()
+    name, header = repr(str(path)), given.header
+    encoding = given.encoding or _encoding_of(path)
     lines = _first_lines(path, encoding)
     if not lines:
         raise ValueError(f"the file {name} is empty")
-    separator = separator or _separator_of(lines)
+    skipped = _preamble(lines, given, name) if given.skip_rows is None else given.skip_rows
+    lines = lines[skipped:]
+    separator = given.separator or _separator_of(lines)
     rows = _cells(lines, separator, name)
     if not rows:
         raise ValueError(f"the file {name} is empty: it has nothing but blank lines")
     if header is None:
         header = _has_header(rows)
+    units = header and given.header is None and _are_units(rows)
+    if units:
+        texts = ", ".join(cell.strip() for cell in rows[1] if cell.strip())
+        warnings.warn(
+            f"the line below the header of {name} is left out: it has units ({texts[:80]})", stacklevel=2
+        )
+        del rows[1]
     if header and len(rows) == 1:
         raise ValueError(f"the file {name} is empty: it has a header, but no rows")
     names, row_names = _names(rows, header, name)
-    decimal = decimal or _decimal_of(rows[header:], separator)
+    _tell_short(rows, header, len(names), name)
+    decimal = given.decimal or _decimal_of(rows[header:], separator)
     columns = tuple(unique(names, name))
     padded = tuple(
         column
         for column, cells in zip(columns, zip(*_even(rows[header:]), strict=False), strict=False)
         if _padded(cells)
     )
-    return Dialect(encoding, separator, decimal, header, columns, padded, row_names)
+    places = [place for place, line in enumerate(lines) if line.strip()]
+    skip = (*range(skipped), *([skipped + places[1]] if units else []))
+    return Dialect(encoding, separator, decimal, header, columns, padded, row_names, skip, given.thousands)
+
+
+def _preamble(lines: list[str], given: Given, name: str) -> int:
+    """Number of lines above the table: comments, and a title of one cell above a table of several."""
+    found = 0
+    while found < len(lines) - 1 and (lines[found].startswith(("#", "//", "%")) or not lines[found].strip()):
+        found += 1
+    if any(line.strip() for line in lines[:found]):
+        last = lines[found - 1].lstrip("#% ").strip()
+        if lines[found - 1].startswith("#") and last and _names_columns(last, lines[found]):
+            return 0 if found == 1 else found - 1  # a header that is written as a comment
+    else:
+        found = 0
+    separator = given.separator or _separator_of(lines[found:])
+    if separator == BLANKS:
+        return found
+    widths = [line.count(separator) for line in lines[found:]]
+    usual = max(set(widths), key=widths.count)
+    titles = 0
+    while titles < min(10, len(widths) - 2) and usual > 0 and widths[titles] < usual:
+        if sum(bool(cell.strip(' "\r\n')) for cell in lines[found + titles].split(separator)) > 1:
+            break
+        titles += 1
+    if 0 < titles < len(widths) - 1 and widths[titles] == usual:
+        text = lines[found].strip()[:60]
+        warnings.warn(
+            f"the first {found + titles} lines of {name} are left out: they are above the table, "
+            f"such as {text!r}",
+            stacklevel=2,
+        )
+        return found + titles
+    return found
+
+
+def _names_columns(comment: str, below: str) -> bool:
+    """Whether a comment has as many cells as the line below, none of which is a number."""
+    separator = next((mark for mark in _SEPARATORS if mark in below), None)
+    if separator is None:
+        return False
+    cells = comment.split(separator)
+    return len(cells) == len(below.split(separator)) and not any(map(_is_number, cells))
+
+
+def _are_units(rows: Cells) -> bool:
+    """Whether the line below the header has texts where all others have numbers, as lines of units do."""
+    if len(rows) < 4 or len(rows[1]) != len(rows[0]):
+        return False
+    others = [row for row in _even([rows[0], *rows[2:]])[1:]]
+    numeric = [
+        place
+        for place in range(len(rows[0]))
+        if others and sum(_is_number(row[place]) for row in others) > 0.9 * len(others)
+    ]
+    texts = [rows[1][place].strip() for place in numeric]
+    named = [text for text in texts if text.lower() not in MISSING]
+    return len(named) >= 2 and not any(map(_is_number, named)) and all(len(text) <= 12 for text in texts)
+
+
+def _tell_short(rows: Cells, header: bool, width: int, name: str) -> None:
+    """Warn of lines with fewer cells than columns."""
+    short = [number for number, row in enumerate(rows[header:], 1) if len(row) < width]
+    if short and width > 1:
+        listed = ", ".join(map(str, short[:5])) + (" and others" if len(short) > 5 else "")
+        warnings.warn(
+            f"rows {listed} of {name} have fewer cells than the {width} columns; the last cells are missing",
+            stacklevel=2,
+        )
 
 
 @contextmanager
@@ -92,12 +188,8 @@ def opened(path: Path, encoding: str, errors: str = "strict") -> Iterator[io.Tex
 
 @contextmanager
 def _opened_bytes(path: Path) -> Iterator[IO[bytes]]:
-    packed = path.name.lower().endswith(".gz")
-    try:
-        with cast(IO[bytes], gzip.open(path, "rb")) if packed else path.open("rb") as file:
-            yield file
-    except (EOFError, gzip.BadGzipFile) as error:
-        raise ValueError(f"{str(path)!r} cannot be read as a gzip file: {error}") from error
+    with unpacked(path) as file:
+        yield file
 
 
 def _encoding_of(path: Path) -> str:
@@ -127,6 +219,8 @@ def _first_lines(path: Path, encoding: str) -> list[str]:
     with opened(path, encoding, errors="replace") as file:
         text = file.read(_SAMPLE_CHARACTERS)
     lines = io.StringIO(text, newline="").readlines()
+    if len(text) == _SAMPLE_CHARACTERS and len(lines) == 1:
+        raise ValueError(f"{str(path)!r} has no end of line in its first {len(text)} characters: no table")
     whole = lines if len(text) < _SAMPLE_CHARACTERS or len(lines) == 1 else lines[:-1]
     return whole[:_SAMPLE_LINES] if any(line.strip() for line in whole) else []
 
@@ -172,7 +266,9 @@ def _decimal_of(rows: Cells, separator: str) -> str:
     if separator == ",":
         return "."
     cells = [cell for row in rows for cell in row]
-    commas = any(_DECIMAL_COMMA.fullmatch(cell) for cell in cells)
+    if any(_GROUPS_OF_THREE.fullmatch(cell) for cell in cells):  # 1,234,567 or 1,234.5
+        return "."
+    commas = any(_DECIMAL_COMMA.fullmatch(cell) or _GROUPS_AND_COMMA.fullmatch(cell) for cell in cells)
     return "," if commas and not any(_DECIMAL_POINT.fullmatch(cell) for cell in cells) else "."
 
 
@@ -229,10 +325,13 @@ def _number_columns(cells: list[str]) -> bool:
 def _names(rows: Cells, header: bool, name: str) -> tuple[list[str], bool]:
     """A name for every column, maybe an empty one, and whether the first is that of names of rows."""
     widths = {len(row) for row in rows[header:]}
+    if max(map(len, rows)) > MOST_COLUMNS:
+        raise ValueError(f"the file {name} has lines of more than {MOST_COLUMNS} cells; is it transposed?")
     widest = len(rows[header:][0])
     if not header:
         return [""] * widest, False
     names = [cell.strip() for cell in rows[0]]
+    names[0] = names[0].lstrip("# ") or names[0]  # of a header that is written as a comment
     if widths == {len(names) + 1}:
         warnings.warn(
             f"lines of {name} have one cell more than its header; the first is taken for names of rows",

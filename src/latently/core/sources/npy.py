@@ -5,6 +5,7 @@ Plain reads, because the pages of a memory map would count as memory of the proc
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
@@ -25,13 +26,8 @@ from latently.core.sources.table import Table
 
 def open_npy(path: Path) -> Table:
     stored = _StoredNpy.found(repr(str(path)), partial(path.open, "rb", buffering=0), in_archive=False)
-    table = array_table(path, stored)
-    n_bytes = path.stat().st_size - stored.offset
-    if n_bytes < np.prod(stored.shape, dtype=int) * stored.stored_dtype.itemsize:
-        raise ValueError(
-            f"{stored.name} is cut short: it has {n_bytes} bytes for values of shape {stored.shape}"
-        )
-    return table
+    stored.check_size(path.stat().st_size)
+    return array_table(path, stored)
 
 
 @dataclass(frozen=True)
@@ -51,6 +47,14 @@ class _StoredNpy:
             offset = file.tell()
         real_dtype(dtype, name)
         return cls(name, opened, in_archive, offset, shape, by_columns, dtype)
+
+    def check_size(self, n_bytes: int) -> None:
+        """An error before anything is allocated, if a file of so many bytes cannot hold the values."""
+        n_bytes -= self.offset
+        if n_bytes < math.prod(self.shape) * self.stored_dtype.itemsize:
+            raise ValueError(
+                f"{self.name} is cut short: it has {n_bytes} bytes for values of shape {self.shape}"
+            )
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -133,6 +137,8 @@ def open_npz(path: Path, array: str | None = None) -> Table:
     stored = _StoredNpy.found(
         f"the array {chosen!r} of {name}", partial(_member, path, chosen), in_archive=True
     )
+    with _archive(path) as archive:
+        stored.check_size(archive.getinfo(f"{chosen}.npy").file_size)
     table = array_table(path, stored)
     taken = {chosen, *table.columns}
     beside = tuple(

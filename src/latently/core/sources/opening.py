@@ -12,16 +12,19 @@ import numpy as np
 
 from latently.core.sources.blocks import array_like, block_source, looks_like_a_block, of_dask
 from latently.core.sources.delimited import open_delimited
+from latently.core.sources.dialect import Given
 from latently.core.sources.memmap import memmap_source
 from latently.core.sources.npy import open_npy, open_npz
+from latently.core.sources.packing import PACKINGS, inner_name, packing_of
 from latently.core.sources.parquet import open_parquet
 from latently.core.sources.source import Source
 from latently.core.sources.table import Table, table_source
+from latently.core.sources.whole import WHOLE, open_whole
 from latently.core.sources.zarr import open_zarr, zarr_source
 
 FOLDERS = (".zarr", ".parquet", ".pq")  # that may be folders of files
-_TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".dat")
-ENDINGS = (".npy", ".npz", *FOLDERS, *_TEXT)  # of names of files that can be read
+_TEXT = (".csv", ".tsv", ".txt", ".dat")  # packed or not
+ENDINGS = (".npy", ".npz", *FOLDERS, *_TEXT, *WHOLE)  # of names of files that can be read
 
 
 def open_source(X: Any) -> Source | None:
@@ -52,22 +55,25 @@ def open_source(X: Any) -> Source | None:
 def open_table(
     path: str | os.PathLike[str],
     *,
-    separator: str | None = None,
-    decimal: str | None = None,
-    header: bool | None = None,
+    text: Given | None = None,
     array: str | None = None,
 ) -> Table:
     """The table in a file, or in a folder of zarr or Parquet.
 
-    `separator`, `decimal` and `header` are of text and guessed where they are None; `array` is the name of
-    one in an .npz archive.
+    `text` says how a file of text is written; `array` is the name of one in an .npz archive.
     """
     path = Path(os.fspath(path))
     if not path.exists():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
-    ending = next((ending for ending in ENDINGS if path.name.lower().endswith(ending)), None)
+    packed = packing_of(path) and not path.is_dir()
+    name = inner_name(path) if packed else path.name.lower()
+    ending = next((ending for ending in (_TEXT if packed else ENDINGS) if name.endswith(ending)), None)
     if ending is None:
-        raise ValueError(f"{str(path)!r} is not a kind of file that can be read: {', '.join(ENDINGS)}")
+        what = f"holds {name!r}, which" if packed else "has a name that"
+        raise ValueError(
+            f"{str(path)!r} {what} does not end in one of {', '.join(_TEXT if packed else ENDINGS)}, "
+            f"so it is not a kind of file that can be read; text may be packed ({', '.join(PACKINGS)})"
+        )
     if path.is_dir() and ending not in FOLDERS:
         raise ValueError(f"{str(path)!r} is a folder, not a {ending} file")
     if ending == ".npy":
@@ -78,4 +84,6 @@ def open_table(
         return open_zarr(path)
     if ending in FOLDERS:
         return open_parquet(path)
-    return open_delimited(path, separator, decimal, header)
+    if ending in WHOLE:
+        return open_whole(path, ending)
+    return open_delimited(path, text)

@@ -1,97 +1,25 @@
-"use strict";
-
-/* Light or dark: as the system says, until the button is used. */
-(() => {
-  const root = document.documentElement;
-  const button = document.getElementById("theme");
-  const system = window.matchMedia("(prefers-color-scheme: dark)");
-  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  const show = () => {
-    button.textContent = dark() ? "Light" : "Dark";
-    button.setAttribute("aria-pressed", String(dark()));
-    document.dispatchEvent(new Event("themechange"));
-  };
-  button.addEventListener("click", () => {
-    root.dataset.theme = dark() ? "light" : "dark";
-    show();
-  });
-  system.addEventListener("change", show);
-  show();
-
-  /* The section that is being read, in the list of sections. */
-  const links = new Map([...document.querySelectorAll("nav a")].map((a) => [a.hash.slice(1), a]));
-  const seen = new IntersectionObserver(
-    (entries) => {
-      for (const entry of entries) {
-        if (!entry.isIntersecting) continue;
-        for (const link of links.values()) link.removeAttribute("aria-current");
-        links.get(entry.target.id)?.setAttribute("aria-current", "true");
-      }
-    },
-    { rootMargin: "-15% 0px -75% 0px" },
-  );
-  document.querySelectorAll("main > section").forEach((section) => seen.observe(section));
-
-  /* Paper is light, and folded tables are printed too. */
-  let opened = [], chosen;
-  window.addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details:not([open])")];
-    opened.forEach((details) => (details.open = true));
-    chosen = root.dataset.theme;
-    root.dataset.theme = "light";
-    show();
-  });
-  window.addEventListener("afterprint", () => {
-    opened.forEach((details) => (details.open = false));
-    if (chosen) root.dataset.theme = chosen;
-    else delete root.dataset.theme;
-    show();
-  });
-})();
-
 /* The scatter. Coordinates of rows are unit coordinates, 0 to 1 over the range of an axis. */
 (() => {
-  const holder = document.getElementById("rows");
-  if (!holder) return;
-  const data = JSON.parse(holder.textContent);
+  if (!rows) return;
+  const { data, n, axes, values, certainty, groups, number } = rows;
+  const rowName = rows.nameOf;
   const find = (id) => document.getElementById(id);
   const plot = find("plot"), frame = find("frame"), canvas = find("points"), tip = find("tip");
   const told = find("told"), legend = find("legend"), scale = find("scale");
   const colourMenu = find("colour"), acrossMenu = find("across"), upMenu = find("up");
 
-  const n = data.count;
   const LEFT = 58, BOTTOM = 44, TOP = 12, RIGHT = 12;
   const NEAR = 14; // pixels within which a point is found
   const MOST_LISTED = 100; // groups in the legend, the largest
+  const MOST_TOLD = 6; // features of a row, those farthest from their mean
   const CELLS = 96; // of the index, along each axis
-
-  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  const column = (c) => {
-    const raw = bytes(c.data);
-    const codes = c.width === 2 ? new Uint16Array(raw.buffer) : raw;
-    const top = c.width === 2 ? 65534 : 254;
-    const at = (i) => (codes[i] > top ? NaN : c.low + ((c.high - c.low) * codes[i]) / top);
-    return { name: c.name, low: c.low, high: c.high, codes, top, at };
-  };
-  const axes = data.axes.map(column);
-  const values = data.values.map(column);
-  const certainty = data.certainty && column(data.certainty);
-  const groups = data.groups.map((g) => ({ ...g, codes: new Uint16Array(bytes(g.data).buffer) }));
-  const rows = data.rows && new Uint32Array(bytes(data.rows).buffer);
-
-  const number = (v) => {
-    if (Number.isNaN(v)) return "missing";
-    const size = Math.abs(v);
-    if (size >= 1e9 || (size > 0 && size < 1e-3)) return v.toExponential(1).replace("-", "−");
-    return String(+v.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 3)).replace("-", "−");
-  };
-  const rowName = (i) => (data.names ? data.names[i] : `row ${rows ? rows[i] : i + 1}`);
 
   /* -- state -- */
   let across = axes[data.first[0]], up = axes[data.first[1]];
   let view = [-0.04, -0.04, 1.04, 1.04]; // what is seen: left, bottom, right, top
   let colour = groups.length ? { groups: groups[0] } : { values: values[0] };
-  let chosen = null; // { groups, code }: the only group that is not faded
+  let chosen = null; // { groups, code }: the group that is selected as a whole
+  let loop = null; // pixels of the lasso that is being drawn
   let current = -1; // the row that is pointed at
   let paint = null; // colours of rows, 4 bytes each
   let index = null;
@@ -129,7 +57,8 @@
   const readTheme = () => {
     theme = {
       ink: style("--ink"), soft: style("--soft"), hair: style("--hair"), paper: style("--paper"),
-      groups: Array.from({ length: 8 }, (_, k) => rgb(classColour(`c${k}`))),
+      c: Array.from({ length: 8 }, (_, k) => rgb(classColour(`c${k}`))), // components
+      d: Array.from({ length: 8 }, (_, k) => rgb(classColour(`d${k}`))), // classes
     };
     theme.ramp = lightness(theme.paper) > 0.5 ? RAMP.light : RAMP.dark;
     theme.missing = rgb(theme.hair);
@@ -140,13 +69,13 @@
     return theme.ramp[k].map((low, j) => Math.round(low + (theme.ramp[k + 1][j] - low) * (place - k)));
   };
 
-  const shown = (i) => !chosen || chosen.groups.codes[i] === chosen.code;
+  const shown = rows.isSelected;
   const repaint = () => {
     paint = new Uint8Array(4 * n);
     const table = colour.values && Array.from({ length: 256 }, (_, t) => onRamp(t / 255));
     for (let i = 0; i < n; i++) {
       let c;
-      if (colour.groups) c = theme.groups[colour.groups.codes[i] % 8];
+      if (colour.groups) c = theme[colour.groups.kind][colour.groups.codes[i] % 8];
       else {
         const code = colour.values.codes[i];
         c = code > colour.values.top ? theme.missing : table[Math.round((255 * code) / colour.values.top)];
@@ -350,6 +279,28 @@
       context.lineWidth = 2;
       context.stroke();
     }
+    if (rows.picked >= 0) {
+      const [px, py] = toPixel(rows.picked);
+      context.beginPath();
+      context.arc(px, py, size() / 2 + 7, 0, 2 * Math.PI);
+      context.strokeStyle = theme.ink;
+      context.lineWidth = 2.5;
+      context.setLineDash([3, 2]);
+      context.stroke();
+      context.setLineDash([]);
+    }
+    if (loop) {
+      context.beginPath();
+      loop.forEach(([x, y], k) => (k ? context.lineTo(x, y) : context.moveTo(x, y)));
+      context.closePath();
+      context.strokeStyle = theme.ink;
+      context.lineWidth = 1.5;
+      context.stroke();
+      context.globalAlpha = 0.08;
+      context.fillStyle = theme.ink;
+      context.fill();
+      context.globalAlpha = 1;
+    }
     frame.dataset.drawn = String(n);
   };
 
@@ -391,6 +342,9 @@
     if (values.length) parts.push(`${values[0].name}: ${number(values[0].at(i))}`);
     if (colour.values && colour.values !== values[0]) parts.push(`${colour.values.name}: ${number(colour.values.at(i))}`);
     parts.push(`${across.name}: ${number(across.at(i))}`, `${up.name}: ${number(up.at(i))}`);
+    if (!data.picture)
+      for (const { feature, value } of rows.farthest(i, MOST_TOLD))
+        if (feature !== colour.values) parts.push(`${feature.name}: ${number(value)}`);
     return parts;
   };
   const thumbnail = (i) => {
@@ -438,23 +392,30 @@
     svg.setAttribute("class", "swatch");
     svg.setAttribute("aria-hidden", "true");
     path.setAttribute("d", data.marks[Math.floor(code / 8) % 4]);
-    path.setAttribute("class", colour.groups ? `c${code % 8}` : "c7");
+    path.setAttribute("class", colour.groups ? `${colour.groups.kind}${code % 8}` : "c7");
     svg.append(path);
     return svg;
   };
   const listed = () => colour.groups || groups[0];
   const choose = (group, code) => {
     const again = chosen && chosen.groups === group && chosen.code === code;
-    chosen = again || code === null ? null : { groups: group, code };
-    for (const button of legend.children) button.setAttribute("aria-pressed", String(!!chosen && +button.dataset.code === chosen.code));
-    if (chosen) {
-      let size = 0;
-      for (let i = 0; i < n; i++) if (shown(i)) size++;
-      told.textContent = `Only ${group.names[chosen.code]}: ${size} of ${n} rows.`;
-    } else told.textContent = `All ${n} rows.`;
+    const next = again || code === null ? null : { groups: group, code };
     point(-1);
-    repaint();
+    if (next) rows.selectWhere((i) => group.codes[i] === code, group.names[code]);
+    else rows.select(null);
+    chosen = next;
+    mark();
   };
+  const mark = () => {
+    for (const button of legend.children) button.setAttribute("aria-pressed", String(!!chosen && +button.dataset.code === chosen.code));
+  };
+  document.addEventListener("selected", () => {
+    chosen = null;
+    mark();
+    told.textContent = rows.selected ? `Only ${rows.said}: ${rows.size()} of ${n} rows.` : `All ${n} rows.`;
+    repaint();
+  });
+  document.addEventListener("picked", () => later());
   const relist = () => {
     const group = listed();
     legend.replaceChildren();
@@ -497,6 +458,7 @@
     const [kind, place] = [colourMenu.value[0], +colourMenu.value.slice(1)];
     colour = kind === "g" ? { groups: groups[place] } : { values: values[place] };
     if (chosen && chosen.groups !== listed()) chosen = null;
+    readTheme();
     remark();
     relist();
     repaint();
@@ -534,7 +496,7 @@
   find("farther").addEventListener("click", () => zoom(1 / 0.7));
   find("all").addEventListener("click", () => {
     showAll();
-    if (chosen) choose(listed(), null);
+    if (rows.selected) rows.select(null);
   });
 
   /* -- mouse and touch -- */
@@ -542,10 +504,25 @@
     const box = frame.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   };
-  let held = null, moved = false;
+  let held = null, moved = false, lassoing = false;
+  const lasso = find("lasso");
+  lasso.addEventListener("click", () => {
+    lassoing = !lassoing;
+    lasso.setAttribute("aria-pressed", String(lassoing));
+    frame.classList.toggle("lassoing", lassoing);
+  });
+  const inside = (px, py) => {
+    let odd = false;
+    for (let a = 0, b = loop.length - 1; a < loop.length; b = a++) {
+      const [ax, ay] = loop[a], [bx, by] = loop[b];
+      if (ay > py !== by > py && px < ((bx - ax) * (py - ay)) / (by - ay) + ax) odd = !odd;
+    }
+    return odd;
+  };
   frame.addEventListener("pointerdown", (event) => {
     held = placeOf(event);
     moved = false;
+    loop = lassoing || event.shiftKey ? [held] : null;
     frame.setPointerCapture(event.pointerId);
   });
   frame.addEventListener("pointermove", (event) => {
@@ -554,6 +531,11 @@
     const [dx, dy] = [px - held[0], py - held[1]];
     if (!moved && Math.hypot(dx, dy) < 4) return;
     moved = true;
+    if (loop) {
+      loop.push([px, py]);
+      point(-1);
+      return later();
+    }
     frame.classList.add("moving");
     point(-1);
     move(dx, dy);
@@ -563,15 +545,20 @@
     frame.classList.remove("moving");
     const clicked = held && !moved;
     held = null;
+    if (loop && moved) {
+      rows.selectWhere((i) => inside(...toPixel(i)), "the rows in the lasso");
+      loop = null;
+      return later();
+    }
+    loop = null;
     if (!clicked) return;
     const i = nearest(...placeOf(event));
-    const group = listed();
-    if (i >= 0 && group && group.names.length > 1) {
-      choose(group, group.codes[i]);
-      point(i, false);
-    } else if (i < 0 && chosen) choose(group, null);
+    if (i >= 0) {
+      rows.pick(i);
+      told.textContent = `Picked ${rowName(i)}.`;
+    } else if (rows.selected) rows.select(null);
   });
-  frame.addEventListener("pointercancel", () => (held = null));
+  frame.addEventListener("pointercancel", () => (held = loop = null));
   frame.addEventListener("pointerleave", () => !held && point(-1));
   frame.addEventListener("dblclick", showAll);
   frame.addEventListener("wheel", (event) => {
@@ -605,6 +592,7 @@
     else if (event.key === "-") zoom(1 / 0.7);
     else if (event.key === "0" || event.key === "Home") showAll();
     else if (event.key === "Enter" && current >= 0 && listed()) choose(listed(), listed().codes[current]);
+    else if (event.key === " " && current >= 0) rows.pick(current);
     else return;
     event.preventDefault();
   });
@@ -612,7 +600,7 @@
     if (event.key !== "Escape") return;
     point(-1);
     showAll();
-    if (chosen) choose(listed(), null);
+    rows.select(null);
   });
 
   const restyle = () => {

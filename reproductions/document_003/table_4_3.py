@@ -1,0 +1,152 @@
+"""Table 4.3: clusters of Coil-20 and UMIST by codes."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.metrics import normalized_mutual_info_score
+
+from latently.datasets import load
+from latently.factorization import INBMT, MEIBP, FastNMTF, PenalizedNMTF
+from latently.metrics import clustering_accuracy, purity
+from reproductions.document_003._buffets import FNMTF, INBMT_, KMEANS, MEIBP_, PNMT, fitted
+from reproductions.framework import Reproduction
+
+COIL, UMIST = "Coil-20", "UMIST"
+ROWS, FEATURES = "groups of rows", "groups of pixels"
+PRINTED = {
+    INBMT_: ((0.7911, 0.8631, 0.7917), (0.5426, 0.7028, 0.5461)),
+    KMEANS: ((0.5563, 0.7768, 0.6201), (0.4696, 0.5994, 0.4713)),
+    MEIBP_: ((0.5792, 0.6997, 0.6042), (0.4713, 0.6128, 0.4713)),
+    FNMTF: ((0.6937, 0.7851, 0.6944), (0.4887, 0.6355, 0.4904)),
+    PNMT: ((0.6111, 0.7554, 0.6146), (0.5009, 0.6019, 0.5026)),
+}
+MEASURES = ("accuracy", "NMI", "purity")
+N_CLASSES = 20
+
+
+def images(name, step):
+    data = load("coil20" if name == COIL else "umist")
+    X = data["X_64" if name == COIL and step == 1 else "X"]
+    return X[::step].astype(float) / 255, data.y[::step]
+
+
+def measure(settings, seed):
+    records = []
+    for name in settings["data sets"]:
+        X, y = images(name, settings.get("every", 1))
+        records += [{"data": name} | record for record in of_one(X, y, settings, seed)]
+    return records
+
+
+def of_one(X, y, settings, seed):
+    """Records of all methods: the start, numbers of clusters, J where there is one, and the measures."""
+    sweeps, n_init = settings["sweeps"], settings["starts"]
+    rng = np.random.default_rng(seed)
+    by_rows = [
+        KMeans(N_CLASSES, n_init=1, random_state=int(rng.integers(2**31))).fit(X) for _ in range(n_init)
+    ]
+    best = min(by_rows, key=lambda one: one.inertia_).labels_
+    yield record(KMEANS, "", y, best, N_CLASSES)
+    few = {"max_iter": sweeps, "random_state": seed}
+    for method, cls in ((FNMTF, FastNMTF), (PNMT, PenalizedNMTF)):
+        model, seconds = fitted(cls(N_CLASSES, N_CLASSES, n_init=n_init, **few), X)
+        yield record(method, "", y, model.row_labels_, N_CLASSES, seconds=seconds)
+    codes = np.eye(N_CLASSES, dtype=int)[best]
+    model, seconds = fitted(MEIBP(codes_init=codes, moves=False, **few), X)
+    yield of_codes(MEIBP_, ROWS, X, y, model, seconds)
+    model, seconds = fitted(MEIBP(init_components=N_CLASSES, n_init=1, moves=False, **few), X)
+    yield of_codes(MEIBP_, FEATURES, X, y, model, seconds)
+    # the number of groups of pixels at the start is chosen by J, without labels
+    models = []
+    for n_columns in settings["column groups"]:
+        labels = KMeans(n_columns, n_init=1, random_state=seed).fit(X.T).labels_
+        columns = np.eye(n_columns, dtype=int)[labels]
+        starts = {"row_codes_init": codes, "column_codes_init": columns[:, columns.any(axis=0)]}
+        models.append(fitted(INBMT(**starts, moves=False, **few), X))
+    yield of_codes(INBMT_, ROWS, X, y, *max(models, key=lambda one: one[0].history_[-1]))
+    model, seconds = fitted(INBMT(init_components=N_CLASSES, n_init=1, moves=False, **few), X)
+    yield of_codes(INBMT_, FEATURES, X, y, model, seconds)
+
+
+def of_codes(method, start, X, y, model, seconds):
+    labels = getattr(model, "row_labels_", None)
+    if labels is None:
+        B = model.components_
+        explained = np.where(model.codes_ > 0, X @ B.T - 0.5 * np.sum(B**2, axis=1), -np.inf)
+        labels = np.where(model.codes_.any(axis=1), explained.argmax(axis=1), -1)
+    found = record(method, start, y, labels, model.n_components_, seconds=seconds)
+    bits = float(model.codes_.sum(axis=1).mean())
+    return found | {"codes of a row": bits, "J": float(model.history_[-1])}
+
+
+def record(method, start, y, labels, n_codes, **more):
+    values = (
+        clustering_accuracy(y, labels),
+        normalized_mutual_info_score(y, labels),
+        purity(y, labels),
+    )
+    return (
+        {"method": method, "start": start, "K": int(n_codes)}
+        | {name: float(value) for name, value in zip(MEASURES, values, strict=True)}
+        | more
+    )
+
+
+PUBLISHED = [
+    {"data": name, "method": method, "start": start} | dict(zip(MEASURES, values, strict=True))
+    for method, both in PRINTED.items()
+    for name, values in zip((COIL, UMIST), both, strict=True)
+    for start in [ROWS if method in (INBMT_, MEIBP_) else ""]
+]
+
+REPRODUCTION = Reproduction(
+    id="003/table-4.3",
+    title="clusters of Coil-20 and UMIST by codes of rows",
+    source="Document 003, section 4.5.5, Table 4.3",
+    data="""
+        Coil-20: 1440 images of 64 x 64 pixels, 20 objects. UMIST: 575 of 28 x 23, 20 people. Grey levels are
+        divided by 255.
+    """,
+    protocol="""
+        FNMTF and PNMT have 20 row and 20 column clusters, k-means 20 clusters with the least cost of a few
+        starts. iNBMT and ME-IBP start from codes of these 20 groups of rows, or from 20 groups of pixels, as
+        by default; for iNBMT the number of groups of pixels beside those of rows is that with the largest J.
+        No labels are used. The source does not say how codes become clusters; here a row belongs to the
+        active code that explains most of it alone.
+    """,
+    keys=("data", "method", "start"),
+    columns={
+        **dict.fromkeys(MEASURES, ".4f"),
+        "K": "",
+        "codes of a row": ".2f",
+        "J": ".0f",
+        "seconds": ".1f",
+    },
+    published=PUBLISHED,
+    measure=measure,
+    settings={"data sets": (COIL, UMIST), "starts": 5, "sweeps": 60, "column groups": (20, 50, 100)},
+    quick_settings={"data sets": (UMIST,), "starts": 1, "sweeps": 3, "column groups": (20,), "every": 6},
+    remarks=(
+        """
+        From groups of rows, iNBMT and ME-IBP keep these groups: no bit gains anything. Their clusters
+        are those of k-means, which is better here than printed, and ME-IBP reaches the print with
+        them.
+        """,
+        """
+        From groups of pixels, as by default, ME-IBP has a larger J, 2 555 444 against 2 406 722 for
+        Coil-20 and 324 643 against 295 980 for UMIST, but every row has seven to nine codes, which
+        share the image among them. The one that explains most alone is then often the same for
+        different objects. So J and clusters do not agree on these images, and J does not choose 20
+        clusters either: from 60 groups of rows it is 3 449 689 for Coil-20.
+        """,
+        """
+        The accuracy of .7911 printed for iNBMT was not reached. Its rule from codes to clusters is
+        not stated, and neither is the number of codes; no result of ours that is chosen without
+        labels comes near.
+        """,
+        """
+        PNMT is worse than printed: the source does not give its penalties.
+        """,
+    ),
+)

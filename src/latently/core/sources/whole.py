@@ -1,0 +1,117 @@
+"""Files that are read at once: sheets, Arrow and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latently.core.sources.cells import MISSING, numbers_of
+from latently.core.sources.chunks import Rows, check_shape, rechunked, rows_in_frame
+from latently.core.sources.dialect import unique
+from latently.core.sources.packages import errors_name, package
+from latently.core.sources.table import Table
+
+WHOLE = (".xlsx", ".xlsm", ".ods", ".feather", ".arrow", ".jsonl", ".ndjson", ".json")
+
+
+def open_whole(path: Path, ending: str) -> Table:
+    """The table in a file of one of these kinds."""
+    name = repr(str(path))
+    with errors_name(name, f"a {ending} file"):
+        frame = _read(path, ending)
+    check_shape(frame.shape, name)
+    return frame_table(frame, path, name)
+
+
+def frame_table(frame: Any, path: Path, name: str, named: bool = True) -> Table:
+    """A pandas data frame as a table."""
+    names = unique([str(column) for column in frame.columns], name)
+    frame = frame.set_axis(names, axis=1)
+    return Table(
+        path,
+        name,
+        names,
+        len(frame),
+        partial(_frames, frame),
+        partial(_chunks, frame, name),
+        size=len(frame),
+        named=named,
+    )
+
+
+def _read(path: Path, ending: str) -> Any:
+    pandas = package("pandas", "csv", f"{ending} files")
+    if ending in (".xlsx", ".xlsm"):
+        package("openpyxl", "excel", f"{ending} files")
+        return pandas.read_excel(path, engine="openpyxl")
+    if ending == ".ods":
+        package("odf", "excel", ".ods files")
+        return pandas.read_excel(path, engine="odf")
+    if ending in (".feather", ".arrow"):
+        return _arrow(path)
+    return pandas.DataFrame(_json(path, ending))
+
+
+def _json(path: Path, ending: str) -> Any:
+    """Rows as a list of objects, or columns by name; texts stay texts, so that "00501" is no number."""
+    text = path.read_text(encoding="utf-8-sig")
+    try:
+        found = json.loads(text) if ending == ".json" else None
+    except ValueError:  # perhaps an object in each line, as many programs write it
+        found = None
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if found is None:
+        found = [json.loads(line) for line in text.splitlines() if line.strip()]
+    if isinstance(found, dict) and all(isinstance(column, list | dict) for column in found.values()):
+        return found
+    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+        raise ValueError("a list of objects, or lists by name, is needed")
+    return found
+
+
+def _arrow(path: Path) -> Any:
+    package("pyarrow", "parquet", ".feather and .arrow files")
+    ipc = import_module("pyarrow.ipc")
+    with path.open("rb") as file:
+        start = file.read(6)
+        file.seek(0)
+        if start.startswith(b"FEA1"):
+            return import_module("pyarrow.feather").read_feather(str(path))
+        reader = ipc.open_file(file) if start == b"ARROW1" else ipc.open_stream(file)
+        return reader.read_all().to_pandas()
+
+
+def _frames(
+    frame: Any,
+    missing: Collection[str] = MISSING,
+    texts: Collection[str] | None = (),
+    moved: Callable[[int], object] | None = None,
+) -> Iterator[Any]:
+    step = rows_in_frame(max(1, frame.shape[1]))
+    for start in range(0, len(frame), step):
+        yield frame.iloc[start : start + step]
+        if moved is not None:
+            moved(min(len(frame), start + step))
+
+
+def _chunks(frame: Any, name: str) -> Iterator[Rows]:
+    return rechunked(_numbers(frame, name), frame.shape[1])
+
+
+def _numbers(frame: Any, name: str) -> Iterator[Rows]:
+    for part in _frames(frame):
+        values, is_text = numbers_of(part)
+        if is_text.any():
+            row, place = np.argwhere(is_text)[0]
+            raise ValueError(
+                f"column {frame.columns[place]!r} of {name} holds {str(part.iat[row, place])[:60]!r}; "
+                "real numbers are needed"
+            )
+        yield values

@@ -1,0 +1,132 @@
+"""The families of densities that `compare` tries, and how sizes are searched within one.
+
+Sizes grow from the smallest as long as BIC falls, first twofold: the neighbours of the best so far are fitted
+next, so a grid has no edge. Families take turns, so each has its first fits before one has many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+
+_MOST_COMPONENTS = 50
+_MOST_FULL_FEATURES = 200  # beyond which full covariances are not tried
+_STEPS: dict[int, list[tuple[int, ...]]] = {
+    1: [(1,), (2,), (-1,)],
+    2: [(1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (2, 0), (0, 2), (1, -1), (-1, 1)],
+}
+
+
+@dataclass
+class Family:
+    """One kind of model, with the sizes that were fitted."""
+
+    name: str  # in tables and sentences
+    estimator: Any
+    sizes: tuple[str, ...]  # parameters that are searched
+    limits: tuple[int, ...]  # their largest values
+    start: tuple[int, ...]
+    tried: dict[tuple[int, ...], Any] = field(
+        default_factory=dict
+    )  # by sizes: a `Cell`, or None if it failed
+
+    @property
+    def best(self) -> Any:
+        """The fit with the lowest BIC; None if there is none."""
+        found = [cell for cell in self.tried.values() if cell is not None]
+        return min(found, key=lambda cell: cell.bic, default=None)
+
+    def next_sizes(self) -> Any:
+        """The sizes to fit next; None at a minimum of BIC."""
+        if not self.tried:
+            return self.start
+        if self.best is None:
+            return None
+        for sizes in _around(self.best.sizes):
+            if sizes not in self.tried and all(
+                1 <= size <= most for size, most in zip(sizes, self.limits, strict=True)
+            ):
+                return sizes
+        return None
+
+    def parameters(self, sizes):
+        return dict(zip(self.sizes, sizes, strict=True))
+
+
+def _around(now: tuple[int, ...]) -> Any:
+    """Sizes to try after these: twice as large, then one or two more or fewer."""
+    for place in range(len(now)):
+        yield (*now[:place], 2 * now[place], *now[place + 1 :])
+    for step in _STEPS[len(now)] if now else ():
+        yield tuple(size + by for size, by in zip(now, step, strict=True))
+
+
+@dataclass
+class Cell:
+    """A fit of one size."""
+
+    sizes: tuple[int, ...]
+    estimator: Any
+    bic: float
+    log_likelihood: float  # per row of the fit
+    n_parameters: int
+    seconds: float
+
+
+def families(X):
+    """The sensible families for these rows."""
+    n_rows, n_features = X.shape
+    most = max(1, min(_MOST_COMPONENTS, n_rows // 10))
+    k = ("n_components",)
+    kq = ("n_components", "n_factors")
+    found = (
+        [Family("one Gaussian", GaussianMixture(1), (), (), ())] if n_features <= _MOST_FULL_FEATURES else []
+    )
+    kinds = ["full", "tied"] if n_features <= _MOST_FULL_FEATURES else []
+    thin = ["diag", "spherical"] if n_features > 1 else []
+    found += [
+        Family(f"{kind} Gaussian mixture", GaussianMixture(covariance_type=kind), k, (most,), (min(2, most),))
+        for kind in [*kinds, *thin]
+    ]
+    if n_features > 2:
+        q = min(n_features - 1, max(1, n_rows // 10))
+        first = min(q, likely_factors(X))
+        found += [
+            Family("factor analysis", FactorAnalysis(), ("n_factors",), (q,), (first,)),
+            Family("PPCA", PPCA(), ("n_factors",), (q,), (first,)),
+            Family("MFA", MFA(), kq, (most, q), (min(2, most), first)),
+            Family("MPPCA", MPPCA(), kq, (most, q), (min(2, most), first)),
+            Family("MCFA", MCFA(), kq, (most, q), (min(2, most), min(q, max(2, first)))),
+        ]
+    if n_features <= _MOST_FULL_FEATURES:
+        found.append(Family("t mixture", GaussianMixture(tails="t"), k, (most,), (1,)))
+    return found
+
+
+def likely_factors(X):
+    """A number of factors to start with: half of the eigenvalues of the correlations that are above one."""
+    centred = np.nan_to_num(X - np.nanmean(X, axis=0))
+    scale = centred.std(axis=0)
+    centred = centred[:, scale > 0] / scale[scale > 0]
+    if centred.shape[1] == 0:
+        return 1
+    strong = np.linalg.svd(centred[:2000], compute_uv=False) ** 2 > min(len(centred), 2000)
+    return int(np.clip(np.count_nonzero(strong) // 2, 1, 8))
+
+
+def described(name, parameters):
+    """A model in words: "MFA with 3 components and 2 factors"."""
+    texts = []
+    for parameter, value in parameters.items():
+        noun = parameter.removeprefix("n_").removesuffix("s" if value == 1 else "")
+        texts.append(f"{int(value)} {noun}")
+    return f"{name} with {' and '.join(texts)}" if texts else name
+
+
+def rows_to_search(n_rows, n_features):
+    """How many rows a search uses, of a table of this size."""
+    return int(np.clip(400_000 // n_features, 2000, 10_000).clip(max=n_rows))

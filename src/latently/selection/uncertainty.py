@@ -1,0 +1,397 @@
+"""Uncertainty of mixtures by bootstrap: intervals of parameters, tests of the number of components.
+
+    weighted      rows get random weights n * Dirichlet(1, ..., 1): the weighted likelihood bootstrap, which
+                  approximates a posterior distribution (Newton & Raftery 1994, JRSS B)
+    parametric    as many rows are drawn from the model, with its missing entries
+
+Every draw is fitted from the parameters of the model, so it stays at its optimum. Then its components are
+matched with those of the model by how they share the rows, and its factors are turned to those of the model:
+both are arbitrary. Likelihood-ratio tests of K against K + 1 components draw rows from the model with K,
+because the usual chi-squared distribution does not hold there (McLachlan 1987, Applied Statistics).
+"""
+
+from __future__ import annotations
+
+import warnings
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+from scipy.linalg import svd
+from scipy.optimize import linear_sum_assignment
+from sklearn.base import clone, is_classifier
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
+
+from latently.backend.namespace import is_native
+from latently.backend.placement import one_blas_thread
+from latently.estimators.checks import check_choice, check_integer, check_number, check_weights
+from latently.estimators.messages import warn_user
+from latently.estimators.randomness import as_generator
+
+METHODS = ("weighted", "parametric")
+_AXES = {"K": "component", "D": "feature", "q": "factor"}
+_PLACES = ("component", "feature", "feature_2", "factor", "factor_2")
+_NUMBERS = ("estimate", "standard_error", "low", "high")
+_MOST_FAILED = 0.2  # share of draws that may fail without an error
+
+
+class Bootstrap:
+    """The result of :func:`bootstrap`.
+
+    Attributes
+    ----------
+    draws_ : dict of str to ndarray of shape (n_draws, ...)
+        Each fitted array in every draw, by its name without the trailing underscore, matched with the model.
+    intervals_ : pandas.DataFrame
+        A row for every number: `parameter`, its `component`, `feature` and `factor` as far as it has them,
+        `estimate`, `standard_error`, `low` and `high`. Of covariances there are those up to the diagonal.
+    n_failed_ : int
+        Draws whose fit failed; they are left out.
+    method : str
+    level : float
+    """
+
+    def __init__(self, estimates, shapes, draws, names, *, method, level, n_failed=0):
+        self.draws_, self.method, self.level, self.n_failed_ = draws, method, level, n_failed
+        self._estimates, self._shapes, self._names = estimates, shapes, names
+
+    @property
+    def intervals_(self):
+        pandas = _pandas()
+        tables = []
+        for name, estimate in self._estimates.items():
+            drawn, shape = self.draws_[name], self._shapes[name]
+            ends = np.quantile(drawn, [0.5 - self.level / 2, 0.5 + self.level / 2], axis=0)
+            numbers = (estimate, drawn.std(axis=0, ddof=1), *ends)
+            index = np.argwhere(np.ones(np.shape(estimate), dtype=bool))
+            if len(shape) > 1 and shape[-1] == shape[-2]:  # symmetric
+                index = index[index[:, -1] <= index[:, -2]]
+            at = tuple(index.T)
+            columns: dict[str, Any] = {"parameter": np.full(len(index), name)}
+            for axis, symbol in enumerate(shape):
+                title = _AXES[symbol] + ("_2" if symbol in shape[:axis] else "")
+                places = index[:, axis]
+                columns[title] = [self._names[i] for i in places] if symbol == "D" else places
+            values = [np.asarray(array)[at] if len(shape) else np.atleast_1d(array) for array in numbers]
+            columns |= dict(zip(_NUMBERS, values, strict=True))
+            tables.append(pandas.DataFrame(columns))
+        table = pandas.concat(tables, ignore_index=True)
+        known = [name for name in _PLACES if name in table]
+        counts = [name for name in known if not name.startswith("feature")]
+        return table[["parameter", *known, *_NUMBERS]].astype(dict.fromkeys(counts, "Int64"))
+
+    def summary(self):
+        """Text: the estimates of each parameter with their standard errors."""
+        table = self.intervals_
+        spread = table.groupby("parameter", sort=False)["standard_error"].agg(["size", "median", "max"])
+        n = len(next(iter(self.draws_.values())))
+        failed = f", {self.n_failed_} failed" if self.n_failed_ else ""
+        return f"{n} {self.method} draws{failed}; standard errors by parameter\n{spread.to_string()}"
+
+    def __repr__(self):
+        return self.summary()
+
+    def _repr_html_(self):
+        return self.intervals_._repr_html_()
+
+
+def bootstrap(
+    model,
+    X,
+    *,
+    n_draws=200,
+    method="weighted",
+    level=0.95,
+    sample_weight=None,
+    n_jobs=None,
+    random_state=None,
+):
+    """Standard errors and intervals of all parameters of a fitted mixture or factor model.
+
+    They are of the optimum that the model is at: that the search for it may find another one is not part of
+    them, and neither is the choice of the number of components.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        A Gaussian mixture or factor model of `latently.mixture`, with components whose parameters are indexed
+        by component, feature and factor; not a classifier.
+    X : array-like of shape (n_samples, n_features)
+        The rows it was fitted to, in memory; NaN where missing.
+    n_draws : int, default=200
+        Number of fits. Standard errors need about 100, ends of intervals 500 and more.
+    method : {"weighted", "parametric"}, default="weighted"
+        Random weights of the rows, or rows drawn from the model, which are too sure if it is wrong.
+    level : float, default=0.95
+        Probability of the intervals, which are quantiles of the draws.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weight of each row in the fit.
+    n_jobs : int, optional
+        Number of parallel fits, as for joblib. The result does not depend on it.
+    random_state : int, Generator, RandomState or None
+        Seed of the draws.
+
+    Returns
+    -------
+    Bootstrap
+        `intervals_`, `draws_`, `summary()`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from latently.mixture import GaussianMixture
+    >>> from latently.selection import bootstrap
+    >>> X = load_iris().data
+    >>> model = GaussianMixture(2, random_state=0).fit(X)
+    >>> found = bootstrap(model, X, n_draws=50, random_state=0).intervals_
+    >>> weights = found[found["parameter"] == "weights"]
+    >>> bool((weights["standard_error"].between(0.02, 0.06)).all())       # sqrt(w (1 - w) / 150) = 0.038
+    True
+    """
+    check_choice("method", method, METHODS)
+    check_integer("n_draws", n_draws, least=2)
+    check_number("level", level, least=1e-6, most=1 - 1e-6)
+    shapes = _shapes_of(model)
+    X = _rows(model, X)
+    weight = np.ones(len(X)) if sample_weight is None else check_weights(sample_weight, len(X))
+    seeds = as_generator(random_state).integers(2**32, size=n_draws)
+    found = Parallel(n_jobs=n_jobs)(delayed(_refitted)(model, X, weight, method, int(seed)) for seed in seeds)
+    fits = [one for one in found if not isinstance(one, str)]
+    if len(found) - len(fits) > _MOST_FAILED * n_draws:
+        first = next(one for one in found if isinstance(one, str))
+        raise ValueError(f"{len(found) - len(fits)} of {n_draws} fits failed, the first with: {first}")
+    estimates = {name: np.asarray(getattr(model, f"{name}_"), dtype=np.float64) for name in shapes}
+    draws = {name: np.stack([fit[name] for fit in fits]) for name in shapes}
+    names = [str(name) for name in getattr(model, "feature_names_in_", range(X.shape[1]))]
+    return Bootstrap(
+        estimates, shapes, draws, names, method=method, level=float(level), n_failed=len(found) - len(fits)
+    )
+
+
+def _shapes_of(model):
+    """The symbols of the axes of each fitted array."""
+    check_is_fitted(model)
+    parameters = model._parameters() if hasattr(model, "_parameters") else ()
+    shapes = {entry.name: entry.shape for entry in parameters if entry.name != "noise_box"}
+    known = bool(shapes) and all(set(shape) <= {"K", "D", "q"} for shape in shapes.values())
+    if not known or is_classifier(model) or not ({"means", "mean", "latent_means"} & set(shapes)):
+        raise TypeError(
+            "bootstrap needs a fitted mixture of Gaussians or factor models, such as GaussianMixture or MFA, "
+            f"not {type(model).__name__}"
+        )
+    return shapes
+
+
+def _rows(model, X):
+    X = np.asarray(X, dtype=np.float64) if not is_native(X) or isinstance(X, np.ndarray) else None
+    if X is None or X.ndim != 2 or X.shape[1] != model.n_features_in_:
+        raise ValueError(f"X must be the rows of the fit in main memory, with {model.n_features_in_} columns")
+    return X
+
+
+def _refitted(model, X, weight, method, seed):
+    """Fitted arrays of one draw, matched with those of the model; the message if the fit fails."""
+    rng = np.random.default_rng(seed)
+    again = deepcopy(model).set_params(warm_start=True, verbose=0, callbacks=None, checkpoint=None)
+    if method == "weighted":
+        rows, drawn = X, weight * rng.exponential(size=len(X))
+        drawn *= weight.sum() / drawn.sum()
+    else:
+        rows = np.where(np.isnan(X), np.nan, model.sample(len(X), random_state=rng)[0])
+        drawn = weight
+    try:
+        with warnings.catch_warnings(), one_blas_thread():
+            warnings.simplefilter("ignore")
+            again.fit(rows, sample_weight=drawn)
+            return matched(again, model, X)
+    except (ValueError, ArithmeticError) as error:
+        return str(error)
+
+
+def matched(model, reference, X):
+    """The fitted arrays of a model by name, its components and factors in the order of another model."""
+    shapes = _shapes_of(reference)
+    arrays = {name: np.asarray(getattr(model, f"{name}_"), dtype=np.float64) for name in shapes}
+    if "weights" in arrays:
+        K = len(arrays["weights"])
+        ours, theirs = (np.asarray(one.predict_proba(X))[:, :K] for one in (model, reference))
+        order = linear_sum_assignment(theirs.T @ ours, maximize=True)[1]
+        for name, shape in shapes.items():
+            if "K" in shape:
+                arrays[name] = np.take(arrays[name], order, axis=shape.index("K"))
+    if "loadings" in arrays:
+        turn = _turn(arrays["loadings"], np.asarray(reference.loadings_))
+        for name in ("loadings", "latent_means"):
+            if name in arrays:
+                arrays[name] = arrays[name] @ turn
+        if "latent_covariances" in arrays:
+            arrays["latent_covariances"] = turn.T @ arrays["latent_covariances"] @ turn
+    return arrays
+
+
+def _turn(loadings, reference):
+    """(..., q, q) the rotations with which loadings are nearest to others: Procrustes, for each component."""
+    product = np.swapaxes(loadings, -1, -2) @ reference
+    if product.ndim == 2:
+        U, _, V = svd(product)
+        return U @ V
+    return np.stack([_turn(one, other) for one, other in zip(loadings, reference, strict=True)])
+
+
+# -- the number of components -------------------------------------------------------------------------
+
+
+class LikelihoodRatioTest:
+    """The result of :func:`likelihood_ratio_test`.
+
+    Attributes
+    ----------
+    n_components_ : int
+        The first number of components that is not rejected in favour of one more.
+    table_ : pandas.DataFrame
+        A row for each test: `n_components`, `likelihood_ratio`, `p_value`, `n_draws`.
+    best_ : estimator
+        The model with `n_components_`.
+    draws_ : list of ndarray
+        The likelihood ratios of the draws of each test.
+    level : float
+    """
+
+    def __init__(self, tests, models, *, level, draws):
+        self._tests, self.level, self.draws_ = tests, level, draws
+        rejected = [test["p_value"] <= level for test in tests]
+        last = len(tests) if all(rejected) else rejected.index(False)
+        self.best_ = models[last]
+        self.n_components_ = self.best_.n_components
+
+    @property
+    def table_(self):
+        return _pandas().DataFrame(self._tests)
+
+    def __repr__(self):
+        return (
+            f"{self.n_components_} components at level {self.level:g}\n{self.table_.to_string(index=False)}"
+        )
+
+    def _repr_html_(self):
+        return self.table_._repr_html_()
+
+
+def likelihood_ratio_test(
+    estimator,
+    X,
+    *,
+    most_components=6,
+    n_draws=99,
+    level=0.05,
+    n_jobs=None,
+    random_state=None,
+):
+    """Test K against K + 1 components for K = 1, 2, ... until K is not rejected, by parametric bootstrap.
+
+    The p-value is (1 + the number of draws from the model with K whose likelihood ratio is at least that of
+    the rows) / (1 + `n_draws`). Both models are fitted to each draw, so this takes `n_draws` searches for
+    every K: a criterion such as BIC (:func:`select`) takes one.
+
+    Parameters
+    ----------
+    estimator : mixture
+        With `n_components`; clones of it are fitted.
+    X : array-like of shape (n_samples, n_features)
+        The rows, in memory; NaN where missing.
+    most_components : int, default=6
+        The largest number of components to be fitted.
+    n_draws : int, default=99
+        The smallest p-value is 1 / (1 + `n_draws`), so 99 draws suit a level of 0.05.
+    level : float, default=0.05
+        The probability of each test to ask for a component too many.
+    n_jobs : int, optional
+        Number of parallel draws, as for joblib. The result does not depend on it.
+    random_state : int, Generator, RandomState or None
+        Seed of the draws, and of fits whose own `random_state` is None.
+
+    Returns
+    -------
+    LikelihoodRatioTest
+        `n_components_`, `table_`, `best_`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from latently.mixture import GaussianMixture
+    >>> from latently.selection import likelihood_ratio_test
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 1)) + 6.0 * (np.arange(100) % 2)[:, None]
+    >>> quick = GaussianMixture(n_init=2, tol=1e-4)
+    >>> likelihood_ratio_test(quick, X, n_draws=19, random_state=0).n_components_
+    2
+    """
+    check_integer("most_components", most_components, least=2)
+    check_integer("n_draws", n_draws, least=1)
+    check_number("level", level, least=1e-6, most=1 - 1e-6)
+    if "n_components" not in getattr(estimator, "get_params", dict)() or not hasattr(estimator, "sample"):
+        raise TypeError(f"estimator must be a mixture, such as GaussianMixture(), not {estimator!r}")
+    if level < 1 / (n_draws + 1):
+        raise ValueError(
+            f"n_draws={n_draws} gives p-values of at least {1 / (n_draws + 1):.3g}, so none can be below "
+            f"level={level:g}; draw at least {int(np.ceil(1 / level)) - 1}"
+        )
+    X = np.asarray(X, dtype=np.float64)
+    rng = as_generator(random_state)
+    seed = int(rng.integers(2**32))
+    models, tests, draws = [_fitted(estimator, X, 1, seed)], [], []
+    while models[-1].n_components < most_components:
+        null, K = models[-1], models[-1].n_components
+        models.append(_fitted(estimator, X, K + 1, seed))
+        observed = _likelihood_ratio(null, models[-1], X)
+        seeds = rng.integers(2**32, size=n_draws)
+        drawn = np.array(
+            Parallel(n_jobs=n_jobs)(delayed(_drawn_ratio)(null, estimator, X, int(one)) for one in seeds)
+        )
+        draws.append(drawn)
+        p_value = (1 + int(np.count_nonzero(drawn >= observed))) / (n_draws + 1)
+        tests.append(
+            {"n_components": K, "likelihood_ratio": observed, "p_value": p_value, "n_draws": n_draws}
+        )
+        if p_value > level:
+            break
+    else:
+        warn_user(
+            f"{most_components - 1} components are rejected in favour of {most_components}, the largest "
+            "number; give a larger most_components"
+        )
+    return LikelihoodRatioTest(tests, models, level=float(level), draws=draws)
+
+
+def _fitted(estimator, X, K, seed):
+    model = clone(estimator).set_params(n_components=K)
+    if model.get_params().get("random_state", 0) is None:
+        model.set_params(random_state=seed)
+    with warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter("ignore")
+        return model.fit(X)
+
+
+def _likelihood_ratio(null, larger, X):
+    return 2.0 * float(np.sum(larger.score_samples(X)) - np.sum(null.score_samples(X)))
+
+
+def _drawn_ratio(null, estimator, X, seed):
+    """The likelihood ratio of rows drawn from the smaller model."""
+    rng = np.random.default_rng(seed)
+    rows = np.where(np.isnan(X), np.nan, null.sample(len(X), random_state=rng)[0])
+    smaller = deepcopy(null).set_params(warm_start=True, verbose=0, callbacks=None)
+    with warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter("ignore")
+        smaller.fit(rows)
+    larger = _fitted(estimator, rows, null.n_components + 1, seed)
+    return _likelihood_ratio(smaller, larger, rows)
+
+
+def _pandas():
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("tables need pandas: pip install 'latently[csv]'") from error
+    return pandas

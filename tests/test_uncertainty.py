@@ -1,0 +1,161 @@
+"""Standard errors and intervals against formulas, and tests of the number of components."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.spatial.transform import Rotation
+from scipy.stats import kstest
+
+from latently.mixture import MCFA, MFA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.selection import bootstrap, likelihood_ratio_test
+from latently.selection.uncertainty import matched
+from latently.supervised import MJFAClassifier
+
+QUICK = {"tol": 1e-4, "n_init": 2, "random_state": 0}
+
+
+def two_groups(n=400, apart=8.0, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 2)) * [1.0, 2.0] + apart * (rng.random(n) < 0.3)[:, None]
+
+
+@pytest.mark.parametrize("method", ["weighted", "parametric"])
+def test_errors_of_groups_far_apart_are_those_of_formulas(method):
+    """Of each group alone: sd / sqrt(n) of means, var sqrt(2 / n) of variances, sqrt(w (1 - w) / N)."""
+    X = two_groups()
+    model = GaussianMixture(2, prior=None, **QUICK).fit(X)
+    result = bootstrap(model, X, n_draws=150, method=method, n_jobs=1, random_state=0)
+    table = result.intervals_.set_index(["parameter", "component"])
+    n = 400 * model.weights_
+    for k in (0, 1):
+        found = float(table.loc[("weights", k)]["standard_error"])
+        assert found == pytest.approx(np.sqrt(model.weights_[0] * model.weights_[1] / 400), rel=0.2)
+        means = table.loc[("means", k)]["standard_error"].to_numpy()
+        variances = np.diagonal(model.covariances_[k])
+        np.testing.assert_allclose(means, np.sqrt(variances / n[k]), rtol=0.25)
+        entries = table.loc[("covariances", k)]
+        assert len(entries) == 3  # without the one above the diagonal
+        own = entries[entries["feature"] == entries["feature_2"]]["standard_error"].to_numpy()
+        np.testing.assert_allclose(own, variances * np.sqrt(2 / n[k]), rtol=0.3)
+    assert (result.intervals_["low"] < result.intervals_["estimate"]).all()
+    assert (result.intervals_["high"] > result.intervals_["estimate"]).all()
+    assert result.n_failed_ == 0 and f"150 {method} draws" in repr(result)
+
+
+@pytest.mark.slow
+def test_intervals_cover_the_truth():
+    """In 100 tables of one Gaussian: a mean lies in about 90 % of the intervals for 90 %."""
+    rng = np.random.default_rng(1)
+    inside = []
+    for _ in range(100):
+        X = rng.normal([1.0, 2.0], [1.0, 3.0], size=(60, 2))
+        model = GaussianMixture(1, prior=None).fit(X)
+        found = bootstrap(model, X, n_draws=60, level=0.9, n_jobs=1, random_state=rng).intervals_
+        row = found[(found["parameter"] == "means") & (found["feature"] == "1")].iloc[0]
+        inside.append(row["low"] <= 2.0 <= row["high"])
+    assert 0.78 <= np.mean(inside) <= 0.97
+
+
+def test_the_order_of_components_and_turns_of_factors_are_matched():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 5)) + 6.0 * (np.arange(200) % 3)[:, None] * [1, 0, 1, 0, -1]
+    model = MFA(3, 3, **QUICK).fit(X)
+    order, turns = [2, 0, 1], Rotation.random(3, random_state=0).as_matrix()
+    other = MFA.from_parameters(
+        weights=model.weights_[order],
+        means=model.means_[order],
+        loadings=(model.loadings_ @ turns)[order],
+        noise_variance=model.noise_variance_[order],
+    )
+    for name, array in matched(other, model, X).items():
+        np.testing.assert_allclose(array, getattr(model, f"{name}_"), atol=1e-9, err_msg=name)
+    model = MCFA(3, 3, **QUICK).fit(X)
+    turn = turns[0]
+    other = MCFA.from_parameters(
+        weights=model.weights_[order],
+        loadings=model.loadings_ @ turn,
+        latent_means=(model.latent_means_ @ turn)[order],
+        latent_covariances=(turn.T @ model.latent_covariances_ @ turn)[order],
+        noise_variance=model.noise_variance_,
+    )
+    for name, array in matched(other, model, X).items():
+        np.testing.assert_allclose(array, getattr(model, f"{name}_"), atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MFA(2, 1, max_iter=20, **QUICK | {"tol": 1e-3}),
+        MCFA(2, 1, **QUICK),
+        PPCA(1),
+        FactorAnalysis(1, tol=1e-4),
+        GaussianMixture(2, covariance_type="tied", **QUICK),
+        GaussianMixture(2, covariance_type="spherical", tails="t", **QUICK),
+        GaussianMixture(2, noise_component=True, **QUICK),
+    ],
+    ids=lambda model: f"{type(model).__name__}-{getattr(model, 'covariance_type', '')}",
+)
+def test_every_parameter_of_every_model_has_an_interval(model):
+    X = pd.DataFrame(np.column_stack([two_groups(120), two_groups(120, seed=1)]), columns=list("abcd"))
+    X.iloc[3, 1] = np.nan
+    model.fit(X)
+    for method in ("weighted", "parametric"):
+        result = bootstrap(model, X, n_draws=4, method=method, n_jobs=1, random_state=0)
+        table = result.intervals_
+        assert set(result.draws_) == set(table["parameter"])
+        for name, draws in result.draws_.items():
+            assert draws.shape == (4, *np.shape(getattr(model, f"{name}_")))
+        assert np.isfinite(table[["estimate", "standard_error", "low", "high"]].to_numpy()).all()
+        assert set(table["feature"].dropna()) == set("abcd")
+    again = bootstrap(model, X, n_draws=4, method="parametric", n_jobs=2, random_state=0).intervals_
+    pd.testing.assert_frame_equal(again, table)
+
+
+def test_wrong_arguments_are_told():
+    X = two_groups(60)
+    model = GaussianMixture(2, **QUICK).fit(X)
+    for given, says in (
+        ({"method": "jackknife"}, "method must be"),
+        ({"n_draws": 1}, "n_draws must be an integer of at least 2"),
+        ({"level": 1.0}, "level must be"),
+        ({"sample_weight": [1.0]}, "sample_weight"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            bootstrap(model, X, **given)
+    with pytest.raises(ValueError, match="with 2 columns"):
+        bootstrap(model, X[:, :1])
+    y = np.arange(60) % 2
+    for other in (
+        NestedMixture(2, 2, covariance_type="diag", random_state=0).fit(X),
+        MJFAClassifier(1, 1, temperature=None, tol=1e-3).fit(X, y),
+    ):
+        with pytest.raises(TypeError, match="bootstrap needs a fitted mixture"):
+            bootstrap(other, X)
+    with pytest.raises(ValueError, match="draw at least 99"):
+        likelihood_ratio_test(GaussianMixture(), X, n_draws=50, level=0.01)
+    with pytest.raises(TypeError, match="estimator must be a mixture"):
+        likelihood_ratio_test(PPCA(1), X)
+
+
+def test_groups_are_found_by_likelihood_ratios():
+    X = two_groups(150, apart=7.0)[:, :1]
+    quick = GaussianMixture(tol=1e-3, n_init=1, max_iter=50)
+    found = likelihood_ratio_test(quick, X, n_draws=19, n_jobs=1, random_state=0)
+    assert found.n_components_ == found.best_.n_components == 2
+    assert found.table_["p_value"].tolist()[0] == 0.05 and found.table_["p_value"].iloc[1] > 0.05
+    assert "2 components at level 0.05" in repr(found)
+    with pytest.warns(UserWarning, match="give a larger most_components"):
+        likelihood_ratio_test(quick, X, n_draws=19, most_components=2, n_jobs=1, random_state=0)
+
+
+@pytest.mark.slow
+def test_p_values_of_one_group_are_uniform():
+    rng = np.random.default_rng(0)
+    quick = GaussianMixture(tol=1e-4, n_init=2, max_iter=100)
+    values = [
+        likelihood_ratio_test(
+            quick, rng.normal(size=(60, 1)), n_draws=19, most_components=2, level=0.051, random_state=rng
+        ).table_["p_value"][0]
+        for _ in range(60)
+    ]
+    assert kstest(np.array(values) - rng.random(60) / 20, "uniform").pvalue > 1e-3
