@@ -7,12 +7,13 @@ files.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import tempfile
 from pathlib import Path
 
-import latently
+LATENTLY = importlib.import_module("latently")  # for `load`, which is of the root
 
 
 def kept(name, settings, compute):
@@ -30,11 +31,11 @@ def kept_model(name, settings, fit):
     path = place(name, settings, ".latently")
     if not path.exists():
         fit().save(path)
-    return latently.load(path)
+    return LATENTLY.load(path)
 
 
 def place(name, settings, ending):
-    code = b"".join(file.read_bytes() for file in sorted(Path(latently.__file__).parent.glob("deep/*.py")))
+    code = b"".join(file.read_bytes() for file in sorted(Path(LATENTLY.__file__).parent.glob("deep/*.py")))
     described = json.dumps(settings, sort_keys=True).encode()
     folder = Path(tempfile.gettempdir(), "latently-reproductions")
     folder.mkdir(exist_ok=True)

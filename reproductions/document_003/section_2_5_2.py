@@ -145,7 +145,7 @@ REPRODUCTION = Reproduction(
         """Fits are fewer than the 20 of the paper, to save time: 5 for the small tables, 2 for KDD.""",
         """On thyroid all methods but the untrained network are above the published F1; an isolation forest is
         the best of them. On arrhythmia the trained network is below the untrained one, and both below PCA and
-        the forest: with fewer than 200 training rows of 274 features the error of rows that were trained on is
+        the forest: with fewer than 200 training rows of 274 features, the error of rows trained on is
         far smaller than that of all others. On KDD DAGMM has the largest AUROC.""",
         """Our penalty does not make results on thyroid steadier than the literal one, with everything else
         equal: the covariances are shrunken and the mixture is that of all rows in both, so that the literal

@@ -16,7 +16,8 @@ PAIRS = ((4, 9), (3, 5), (1, 7))  # held out, by seed: digits that are alike
 
 def scores_of(settings, seed, odd):
     """By score: acceptance, rejection and AUROC at the threshold of half of the test rows."""
-    n, X, y = settings["rows_of_each"], *mnist("test")
+    n = settings["rows_of_each"]
+    X, y = mnist("test")
     X, y = X[: settings["test_rows"]], y[: settings["test_rows"]]
     if odd == ODD[2]:
         left_out = PAIRS[seed % len(PAIRS)]
