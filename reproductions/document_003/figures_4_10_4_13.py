@@ -103,7 +103,7 @@ REPRODUCTION = Reproduction(
         squared error is the lower one on letters.
         """,
         """
-        Neither fit had converged after the sweeps that it was given; the number of features was still rising.
+        Sweeps were limited to 40 after the search of starts; whether more change the numbers was not examined.
         """,
     ),
     figures={"-usps": draw(USPS)},

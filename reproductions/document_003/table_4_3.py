@@ -146,7 +146,8 @@ REPRODUCTION = Reproduction(
         labels comes near.
         """,
         """
-        PNMT is worse than printed: the source does not give its penalties.
+        PNMT is worse than printed. The source does not give its penalties; whether others reach the print was
+        not tried.
         """,
     ),
 )
