@@ -7,13 +7,15 @@ files.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 
-LATENTLY = importlib.import_module("latently")  # for `load`, which is of the root
+from latently.deep import JointAutoencoder
+
+LATENTLY = sys.modules[JointAutoencoder.__module__.partition(".")[0]]  # the root, which has `load`
 
 
 def kept(name, settings, compute):
