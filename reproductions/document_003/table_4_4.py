@@ -106,8 +106,9 @@ REPRODUCTION = Reproduction(
         update of codes needs a product of the dense table with the other codes, O(N D (K + L)).
         """,
         """
-        At these sizes measured costs grow no faster than the table, and mostly more slowly; why, for iNBMT and
-        D in particular, was not examined. Times are of one run on a busy machine: no ranking.
+        At these sizes measured costs grow no faster than the table, and mostly more slowly; why, for
+        iNBMT and D in particular, was not examined. Times are of one run on a busy machine: no
+        ranking.
         """,
     ),
 )
