@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, LeaveOneOut, StratifiedKFold
 
+from latently.estimators.weights import weights_in_rows
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, GaussianMixture
 from latently.selection import CRITERIA, Selection, select
 from latently.selection.nesting import is_nested, start_from
@@ -591,6 +592,7 @@ def test_classifiers_are_chosen_by_the_log_loss_of_held_out_rows():
     X, y = labelled_rows()
     some = np.where(np.arange(60) % 6 == 0, -1, y)
     weight = np.random.default_rng(1).uniform(0.5, 2.0, 60)
+    weight = weights_in_rows(weight, 60)  # parts of rows keep the unit of all
     model = MJFAClassifier(tol=1e-4, n_init=1, temperature=None)
     cv = StratifiedKFold(3)
     settings = {"criterion": "log_loss", "cv": cv, "random_state": 0, "n_jobs": 1}

@@ -68,7 +68,7 @@ def measure(settings, seed):
 
 
 def divergence(rows, data, embedding):
-    """Sum over pixels and mean over images of the von Neumann divergence of reconstruction and truth."""
+    """Mean over images of the von Neumann divergence of reconstruction and truth."""
     height, width = (int(size) for size in data.image_shape)
     pairs = zip(rows[:N_IMAGES], data.clean[:N_IMAGES], strict=True)
     images = [(np.maximum(a, 0.0).reshape(height, width), b.reshape(height, width)) for a, b in pairs]

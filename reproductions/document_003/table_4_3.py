@@ -129,22 +129,25 @@ REPRODUCTION = Reproduction(
     quick_settings={"data sets": (UMIST,), "starts": 1, "sweeps": 3, "column groups": (20,), "every": 6},
     remarks=(
         """
-        From groups of rows, iNBMT and ME-IBP keep these groups: no bit gains anything. Their clusters are
-        those of k-means, which is better here than printed, and ME-IBP reaches the print with them.
+        From groups of rows, iNBMT and ME-IBP keep these groups: no bit gains anything. Their clusters
+        are those of k-means, which is better here than printed, and ME-IBP reaches the print with
+        them.
         """,
         """
-        From groups of pixels, as by default, ME-IBP has a larger J, 2 555 444 against 2 406 722 for Coil-20
-        and 324 643 against 295 980 for UMIST, but every row has seven to nine codes, which share the image among
-        them. The one that explains most alone is then often the same for different objects. So J and clusters
-        do not agree on these images, and J does not choose 20 clusters either: from 60 groups of rows it is
-        3 449 689 for Coil-20.
+        From groups of pixels, as by default, ME-IBP has a larger J, 2 555 444 against 2 406 722 for
+        Coil-20 and 324 643 against 295 980 for UMIST, but every row has seven to nine codes, which
+        share the image among them. The one that explains most alone is then often the same for
+        different objects. So J and clusters do not agree on these images, and J does not choose 20
+        clusters either: from 60 groups of rows it is 3 449 689 for Coil-20.
         """,
         """
-        The accuracy of .7911 printed for iNBMT was not reached. Its rule from codes to clusters is not
-        stated, and neither is the number of codes; no result of ours that is chosen without labels comes near.
+        The accuracy of .7911 printed for iNBMT was not reached. Its rule from codes to clusters is
+        not stated, and neither is the number of codes; no result of ours that is chosen without
+        labels comes near.
         """,
         """
-        PNMT is worse than printed: the source does not give its penalties.
+        PNMT is worse than printed. The source does not give its penalties; whether others reach the print was
+        not tried.
         """,
     ),
 )

@@ -102,13 +102,13 @@ REPRODUCTION = Reproduction(
     summary=exponents,
     remarks=(
         """
-        The source gives iNBMT the order O(aN + bD), below N D. No such order can be reached: each update of
-        codes needs a product of the dense table with the other codes, O(N D (K + L)).
+        The source gives iNBMT the order O(aN + bD), below N D. No such order can be reached: each
+        update of codes needs a product of the dense table with the other codes, O(N D (K + L)).
         """,
         """
-        At these sizes costs grow more slowly than the table, because what does not depend on it, such as the
-        core of 8 x 8, still weighs; and codes of these random tables that are not needed vanish on the way, so
-        that iNBMT has less to do. Times are of one run on a busy machine: orders of growth, not a ranking.
+        At these sizes measured costs grow no faster than the table, and mostly more slowly; why, for
+        iNBMT and D in particular, was not examined. Times are of one run on a busy machine: no
+        ranking.
         """,
     ),
 )

@@ -326,10 +326,13 @@ def test_warm_starts_go_on_where_the_last_fit_ended():
 
 @pytest.mark.parametrize("cls", [NMTF, FastNMTF])
 def test_numbers_of_clusters_are_selected_by_hidden_entries(cls):
-    X = planted(np.random.default_rng(3), n=80, D=50, K=3, L=3, noise=0.4)[0]
+    mean = np.array([[4.0, 0.0, 1.0], [0.0, 3.0, 1.0], [1.0, 2.0, 4.0]])  # of full rank: no two would do
+    X = planted(np.random.default_rng(3), n=80, D=50, K=3, L=3, noise=0.4, mean=mean)[0]
     grid = {"n_row_clusters": [2, 3, 4], "n_column_clusters": [2, 3]}
     found = select(cls(random_state=0, n_init=1, tol=1e-3), X, grid, criterion="entries")
     assert found.best_.n_column_clusters == 3 and found.best_.n_row_clusters >= 3
+    by_rows = found.table_.groupby("n_row_clusters").held_out_error.min()
+    assert by_rows[2] > 2 * by_rows[3]
     assert set(grid) <= set(found.table_.columns)
 
 

@@ -49,8 +49,8 @@ def kept_moves(
 ) -> tuple[Any, bool]:
     """The state after moves of all kinds, each kept only if J is larger, and whether any was.
 
-    `kind(state)` gives proposals, and `refine(state, proposal, J)` states. Only a few moves of a kind are kept,
-    so that a sweep does not take too long: others follow in the next.
+    `kind(state)` gives proposals, and `refine(state, proposal, J)` states. Only a few moves of a kind are
+    kept, so that a sweep does not take too long: others follow in the next.
     """
     J, kept_any = model.objective(state), False
     for kind in kinds:

@@ -1,0 +1,44 @@
+"""Results of long runs, kept so that a run that was stopped goes on: one file for each seed.
+
+They are kept in the folder for temporary files, and belong to the code of the networks: other code, other
+files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from latently.deep import JointAutoencoder
+
+LATENTLY = sys.modules[JointAutoencoder.__module__.partition(".")[0]]  # the root, which has `load`
+
+
+def kept(name, settings, compute):
+    """`compute()`, a JSON value, or what an earlier call with these settings gave."""
+    path = place(name, settings, ".json")
+    if not path.exists():
+        temporary = path.with_suffix(".part")
+        temporary.write_text(json.dumps(compute()), encoding="utf-8")
+        os.replace(temporary, path)
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def kept_model(name, settings, fit):
+    """`fit()`, an estimator, or the one of an earlier call with these settings."""
+    path = place(name, settings, ".latently")
+    if not path.exists():
+        fit().save(path)
+    return LATENTLY.load(path)
+
+
+def place(name, settings, ending):
+    code = b"".join(file.read_bytes() for file in sorted(Path(LATENTLY.__file__).parent.glob("deep/*.py")))
+    described = json.dumps(settings, sort_keys=True).encode()
+    folder = Path(tempfile.gettempdir(), "latently-reproductions")
+    folder.mkdir(exist_ok=True)
+    return folder / f"{name}-{hashlib.sha256(code + described).hexdigest()[:16]}{ending}"
