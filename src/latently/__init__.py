@@ -16,6 +16,7 @@ __all__ = [
     "metrics",
     "mixture",
     "plots",
+    "rejection",
     "report",
     "selection",
     "supervised",

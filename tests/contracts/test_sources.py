@@ -470,10 +470,10 @@ def test_missing_file(tmp_path, name):
         open_source(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["x.xlsx", "x.pkl", "x", "npy", "x.gz"])
+@pytest.mark.parametrize("name", ["x.doc", "x.pkl", "x", "npy"])
 def test_unknown_suffix(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(ValueError, match=r"\.npy, \.npz, \.zarr, \.parquet, \.pq, \.csv, \.csv\.gz, \.tsv"):
+    with pytest.raises(ValueError, match=r"\.npy, \.npz, \.zarr, \.parquet, \.pq, \.csv, \.tsv"):
         open_source(tmp_path / name)
 
 

@@ -89,7 +89,7 @@ def test_files_read_at_once(tmp_path, table, ending):
 def test_sheets(tmp_path, table, ending):
     path = tmp_path / f"a.{ending}"
     try:
-        table.to_excel(path, index=False)
+        table.to_excel(str(path), index=False)  # pandas tells sheets by the endings of texts only
     except ImportError:
         path.write_bytes(b"PK")
         with pytest.raises(ImportError, match=r"pip install 'latently\[excel\]'"):
