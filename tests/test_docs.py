@@ -96,6 +96,34 @@ def test_drawings_lead_to_pages_and_name_packages(drawing):
         assert drawn == {name for name in packages - {"saved"} if not name.startswith("_")}
 
 
+def model_pages():
+    """Pages of models, by the contents, with the one on generators, which is listed elsewhere."""
+    (listed,) = re.findall(r":caption: Models\n.*?\n\n(.*?)```", text_of("index.md"), re.S)
+    return sorted({*listed.split(), "generate"} - {"robust", "rotations"})  # those are about options
+
+
+@pytest.mark.parametrize("page", model_pages())
+def test_pages_of_models_begin_with_their_use(page):
+    text = text_of(f"{page}.md")
+    sections = re.findall(r"^## (.*)$", text, re.M)
+    assert sections[0] == "When to use it"
+    assert page == "generate" or sections[1] == "Example"
+    assert "$$" not in text[: text.index("```python")] or page == "generate"
+
+
+def test_pictures_and_links_of_the_gallery_have_scripts():
+    named = {
+        name
+        for page in PAGES
+        for name in re.findall(
+            r"generated/gallery/(?:images/sphx_glr_)?plot_([a-z_]+?)(?:_\d+\.png)?\)",
+            page.read_text(encoding="utf-8"),
+        )
+    }
+    assert len(named) > 8
+    assert named <= {script.stem.removeprefix("plot_") for script in (DOCS.parent / "examples").glob("*.py")}
+
+
 # -- which model? ----------------------------------------------------------------------------------------
 
 METHODS = {
