@@ -6,6 +6,7 @@ except ImportError as error:
     raise ImportError("plots need matplotlib: pip install 'latently[plots]'") from error
 
 from latently.plots.blocks import BlocksDisplay
+from latently.plots.codes import CodesDisplay
 from latently.plots.convergence import ConvergenceDisplay
 from latently.plots.images import ImageGridDisplay, image_grid
 from latently.plots.latent import LatentDisplay
@@ -18,6 +19,7 @@ from latently.plots.sources import SourcesDisplay
 
 __all__ = [
     "BlocksDisplay",
+    "CodesDisplay",
     "ConvergenceDisplay",
     "ImageGridDisplay",
     "LatentDisplay",

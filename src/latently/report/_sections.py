@@ -7,6 +7,7 @@ from latently.report import _overview as overview
 from latently.report import _projection as projection
 from latently.report._advice import next_steps
 from latently.report._blocks import blocks
+from latently.report._codes import codes
 from latently.report._explorer import explorer
 from latently.report._markup import element
 from latently.report._parts import Section
@@ -24,7 +25,7 @@ _NAMES = (
         "pairs-of-features",
         "components",
     ),
-    *("blocks", "profiles", "loadings", "sources", "class-weights", "images", "unusual", "next"),
+    *("blocks", "codes", "profiles", "loadings", "sources", "class-weights", "images", "unusual", "next"),
 )
 
 
@@ -47,6 +48,7 @@ def sections(facts, grid, data_summary, only=None, fit=(None, None)):
         projection.pairs(facts),
         findings.components(facts),
         blocks(facts),
+        codes(facts),
         findings.profiles(facts),
         findings.loadings(facts),
         findings.sources(facts),
