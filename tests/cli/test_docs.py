@@ -4,6 +4,8 @@ import doctest
 import io
 import re
 import shlex
+import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -23,21 +25,28 @@ def examples(page):
             yield command, expected
 
 
-@pytest.mark.parametrize(("page", "fewest"), [("command_line.md", 6), ("tutorials.md", 4)])
+def shown_by(command):
+    """What a command prints: latently here, what it is piped to and other commands in a shell."""
+    command, _, pipe = command.partition(" | ") if command.startswith("latently ") else ("", "", command)
+    rows, notes = io.StringIO(), io.StringIO()
+    if command:
+        with redirect_stdout(rows), redirect_stderr(notes):
+            run_command(shlex.split(command)[1:])
+    if not pipe:
+        return notes.getvalue() + rows.getvalue()
+    pipe = re.sub(r"^python\b", shlex.quote(sys.executable), pipe)
+    done = subprocess.run(pipe, shell=True, input=rows.getvalue(), capture_output=True, text=True, check=True)
+    return notes.getvalue() + done.stdout
+
+
+@pytest.mark.parametrize(("page", "fewest"), [("command_line.md", 6), ("tutorials.md", 18)])
 def test_examples_print_what_the_page_says(page, fewest, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     checker = doctest.OutputChecker()
     found = list(examples(DOCS / page))
     assert len(found) >= fewest
     for command, expected in found:
-        command, _, only = command.partition(" | head -")
-        program, *arguments = shlex.split(command)
-        assert program == "latently"
-        shown = io.StringIO()
-        with redirect_stdout(shown), redirect_stderr(shown):
-            run_command(arguments)
-        lines = shown.getvalue().splitlines(keepends=True)
-        printed = "".join(lines[: int(only)] if only else lines)
+        printed = shown_by(command)
         assert checker.check_output(expected, printed, doctest.ELLIPSIS), f"$ {command}\n{printed}"
 
 
