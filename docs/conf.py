@@ -64,7 +64,7 @@ def leave_out_scikit_learn(app, what, name, obj, skip, options):
 
 # Replacements for what the TeX converter does not know or takes for a letter: in its input and its output.
 TEX = {
-    r"\\arg\s*\\max": r"\\operatorname*{argmax}",
+    r"\\arg\s*\\(max|min)": r"\\operatorname*{arg\1}",
     r"\{aligned\}": "{align*}",
     r"\\[Bb]ig(?=\s*[(\[])": r"\\left",
     r"\\[Bb]ig(?=\s*[)\]])": r"\\right",
