@@ -1,6 +1,8 @@
 """Sphinx configuration: Markdown pages, API from docstrings, gallery. Needs no network."""
 
+import doctest
 import re
+from contextlib import chdir
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
@@ -62,7 +64,7 @@ def leave_out_scikit_learn(app, what, name, obj, skip, options):
 
 # Replacements for what the TeX converter does not know or takes for a letter: in its input and its output.
 TEX = {
-    r"\\arg\s*\\max": r"\\operatorname*{argmax}",
+    r"\\arg\s*\\(max|min)": r"\\operatorname*{arg\1}",
     r"\{aligned\}": "{align*}",
     r"\\[Bb]ig(?=\s*[(\[])": r"\\left",
     r"\\[Bb]ig(?=\s*[)\]])": r"\\right",
@@ -122,6 +124,27 @@ def write_results(app):
         write(app, f"{document_of(page)}/{page.stem}", text)
 
 
+def write_reports(app, exception):
+    """Write the reports that their gallery shows, by running the examples of its page."""
+    if exception is not None or app.builder.name != "html":
+        return
+    page = Path(app.srcdir, "report_gallery.md").resolve()
+    folder = Path(app.outdir, "reports")
+    folder.mkdir(exist_ok=True)
+    if all(
+        (folder / name).exists() and (folder / name).stat().st_mtime > page.stat().st_mtime
+        for name in written(page)
+    ):
+        return
+    with chdir(folder):
+        doctest.testfile(str(page), module_relative=False, raise_on_error=True)
+
+
+def written(page):
+    """The names of the reports that the examples of a page write."""
+    return re.findall(r'write_report\("([^"]+)"', page.read_text(encoding="utf-8"))
+
+
 def document_of(page):
     """The number of the document, from reproductions/document_003/results/table-3.5.md."""
     return page.parts[-3].removeprefix("document_")
@@ -142,6 +165,7 @@ def write(app, name, text):
 
 def setup(app):
     app.connect("builder-inited", write_results)
+    app.connect("build-finished", write_reports)
     app.connect("autodoc-skip-member", leave_out_scikit_learn)
     app.add_html_math_renderer(
         "mathml",

@@ -124,6 +124,15 @@ def test_pictures_and_links_of_the_gallery_have_scripts():
     assert named <= {script.stem.removeprefix("plot_") for script in (DOCS.parent / "examples").glob("*.py")}
 
 
+def test_pictures_of_the_gallery_of_reports_lead_to_reports():
+    text = text_of("report_gallery.md")
+    pictures = re.findall(r"```\{image\} (\S+)\n.*?:target: reports/(\S+)\n", text, re.S)
+    assert [target for _, target in pictures] == re.findall(r'write_report\("([^"]+)"', text)
+    assert len(pictures) >= 4
+    for picture, _ in pictures:
+        assert 0 < (DOCS / picture).stat().st_size < 60_000
+
+
 # -- which model? ----------------------------------------------------------------------------------------
 
 METHODS = {

@@ -461,6 +461,13 @@ def test_charts_are_well_formed():
             assert -1 <= float(text.get("x")) <= width + 1 and 0 <= float(text.get("y")) <= height
 
 
+@pytest.mark.parametrize("value", [1.0, 1e8, -3.0])
+def test_values_that_differ_by_rounding_alone_have_a_histogram(value):
+    values = np.where(np.arange(100) % 2, value, np.nextafter(value, 0))  # certainties of 1 and almost 1
+    chart = charts.histogram("rows", values, name="certainty", threshold=None, threshold_name="")
+    assert sum(int(count) for count in re.findall(r"<title>(\d+) rows between", str(chart))) == 100
+
+
 def test_heat_map_shades_follow_sizes_and_signs():
     values = np.array([[0.0, -1.0], [2.0, np.nan]])
     drawn = charts.heat_map(

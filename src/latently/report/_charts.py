@@ -466,8 +466,9 @@ def apart(first, last):
 
 
 def padded(low, high):
-    """A slightly wider range that is never empty."""
-    space = 0.04 * (high - low) or max(abs(low), 1.0) * 1e-3
+    """A slightly wider range that is never empty, nor as narrow as errors of rounding."""
+    scale = max(abs(low), abs(high))
+    space = 0.04 * (high - low) if high - low > 1e-9 * scale else max(scale, 1.0) * 1e-3
     return low - space, high + space
 
 
