@@ -25,6 +25,7 @@ def test_the_right_family_and_size_win():
     assert found.best_.score_samples(clusters(5)).shape == (5,)
 
 
+@pytest.mark.slow
 def test_a_grid_has_no_edge():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(800, 2)) + 30 * rng.integers(3, size=(800, 2))  # nine clusters

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from latently.estimators.weights import weights_in_rows
 from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 from tests.contracts.models import ALL, BY_NAME, FACTOR, MIXED, assert_same, instance, rows
 from tests.oracles import missing as oracle
@@ -693,6 +694,7 @@ def test_empty_rows_are_left_out(model, weighted, holes, block_size):
     weight = rng.uniform(0.5, 2.0, size=len(X) + 4)
     more = np.insert(X, [0, 7, 7, 50], np.nan, axis=0)
     kept = ~np.isnan(more).all(axis=1)
+    weight = weights_in_rows(weight, len(weight))  # in one unit, for both fits
     with_them = fitted(model, more, weight if weighted else None, block_size=block_size)
     without = fitted(model, X, weight[kept] if weighted else None)
     assert_same(in_order(model, with_them), in_order(model, without), rtol=1e-6, atol=1e-8)

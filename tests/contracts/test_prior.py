@@ -344,7 +344,7 @@ def test_what_is_known_after_fit_only(tmp_path):
 
 def test_files_without_the_option_load(tmp_path):
     model = MFA(2, 1, random_state=0).fit(with_a_clump())
-    header, arrays = saving._described(model, set())
+    header, arrays = saving._described(model, saving.LeftOut())
     del header["hyper_parameters"]["prior"]
     io.write(tmp_path / "model", header, arrays)
     loaded = latently.load(tmp_path / "model")

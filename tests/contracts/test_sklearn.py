@@ -8,6 +8,9 @@ from latently import deep
 from latently.deep import DMCFA, DMFA
 from latently.factorization import (
     BNMF,
+    IBPIBP,
+    INBMT,
+    MEIBP,
     NLMF,
     NMF,
     NMTF,
@@ -15,12 +18,22 @@ from latently.factorization import (
     BinarySparseCoding,
     DeepNLMF,
     FastNMTF,
+    LinearGaussianIBP,
     NLMFClassifier,
     PenalizedNMTF,
     VectorQuantizer,
 )
 from latently.generate import CodebookGenerator, SourceDensity
-from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.mixture import (
+    MCFA,
+    MFA,
+    MPPCA,
+    PPCA,
+    FactorAnalysis,
+    GaussianMixture,
+    MixedMixture,
+    NestedMixture,
+)
 from latently.rejection import ClassifierScore, MahalanobisScore, NeighborScore
 from latently.selection import Imputer, OutlierDetector
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
@@ -32,6 +45,7 @@ SMALL = MFA(2, 1, random_state=0, max_iter=5, **LOOSE)
 FULL = GaussianMixture()
 EM = {"tol": 1e-3, "n_init": 2, "max_iter": 20}
 FEW_SWEEPS = {"tol": 1e-3, "max_iter": 10}
+FEW_CODES = {"init_components": 2, "moves": False, "n_init": 1, "max_iter": 4, "random_state": 0}
 CHECKED = [  # one of every class
     GaussianMixture(2, **EM),
     FactorAnalysis(),
@@ -40,6 +54,7 @@ CHECKED = [  # one of every class
     MPPCA(2, 1, **EM),
     MCFA(2, 1, **EM),
     NestedMixture(2, 2, covariance_type="diag", random_state=0, **LOOSE),
+    MixedMixture(2, random_state=0, **LOOSE),
     MJFAClassifier(2, 1, max_iter=5, **LOOSE),
     MFMClassifier(**FEW_SWEEPS),
     PerClass(SMALL),
@@ -50,6 +65,10 @@ CHECKED = [  # one of every class
     NMTF(**LOOSE),
     PenalizedNMTF(**LOOSE),
     FastNMTF(**LOOSE),
+    MEIBP(**FEW_CODES),
+    INBMT(**FEW_CODES),
+    IBPIBP(**FEW_CODES),
+    LinearGaussianIBP(max_iter=3, random_state=0),
     BNMF(3, **LOOSE),
     BinarySparseCoding(2, **LOOSE),
     VectorQuantizer(2, n_init=1, random_state=0),
@@ -70,7 +89,7 @@ if HAVE_TORCH:  # rows of the checks are any numbers, which binary units refuse
         deep.RBM(3, visible="gaussian", **FEW),
         deep.DBN((3, 2), visible="gaussian", **FEW),
         deep.VAE(1, **FEW),
-        deep.DAGMM(2, 1, hidden_layer_sizes=(5,), **FEW),
+        deep.DAGMM(2, 1, hidden_layer_sizes=(5,), max_iter=1, random_state=0),
         deep.JointAutoencoder(1, hidden_layer_sizes=(5,), batch_size=16, max_iter=12, random_state=0),
     ]
 VARIANTS = [  # that differ in code
@@ -108,7 +127,8 @@ TOO_FEW_ROWS = {"check_sample_weight_equivalence_on_dense_data": "one row of som
 
 
 def test_every_estimator_is_checked():
-    assert {type(estimator) for estimator in CHECKED} == {case.cls for case in CASES}
+    cases = {case.cls for case in CASES} | {ClassifierScore}
+    assert {type(estimator) for estimator in CHECKED} == cases
 
 
 # A row of weight 2 is in one mini-batch, with one draw, where the same row twice may be in two.

@@ -9,6 +9,7 @@ from latently.core.drivers import ObjectiveWorsened
 from latently.deep import DMCFA, DMFA
 from latently.mixture import MCFA, MFA
 from tests.deep.test_deep import clusters
+from tests.unchecked import write_unchecked
 
 every_model = pytest.mark.parametrize("cls", [DMFA, DMCFA])
 QUICK = {"n_init": 2, "tol": 1e-4, "random_state": 0}
@@ -77,7 +78,7 @@ def test_files_whose_layers_do_not_fit_together(cls, tmp_path):
         [],
     ):
         model.layers_ = wrong
-        model.save(tmp_path / "wrong")
+        write_unchecked(model, tmp_path / "wrong")
         with pytest.raises(ValueError, match="does not hold a valid"):
             latently.load(tmp_path / "wrong")
 

@@ -10,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 import latently
 from latently.factorization import NMF, PCA, VectorQuantizer
+from tests.unchecked import write_unchecked
 
 INITS = ["k-means++", "rows", "unit", "gaussian"]
 X = load_digits().data[:300]
@@ -50,7 +51,7 @@ def test_more_components_cost_less(model):
 def test_files_with_other_arrays(model, tmp_path):
     fitted = clone(model).fit(X)
     fitted.n_components = 5  # a header that says otherwise than its arrays
-    fitted.save(tmp_path / "model.latently")
+    write_unchecked(fitted, tmp_path / "model.latently")
     with pytest.raises(latently.core.io.ModelFileError, match="n_components=5"):
         latently.load(tmp_path / "model.latently")
 

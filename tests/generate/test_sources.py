@@ -17,6 +17,7 @@ import latently
 from latently.factorization import NMF, PCA
 from latently.generate import SourceDensity
 from latently.mixture import MCFA, MFA, FactorAnalysis, GaussianMixture, NestedMixture
+from tests.unchecked import write_unchecked
 
 X = load_digits().data[:400]
 FAST = {"random_state": 0, "tol": 1e-3, "n_init": 1}
@@ -215,7 +216,7 @@ def test_in_a_grid_search():
 def test_files_with_parts_that_do_not_fit(tmp_path):
     model = SourceDensity(PCA(4), GaussianMixture()).fit(X)
     model.density_ = GaussianMixture().fit(X[:, :3] + np.random.default_rng(0).normal(size=(400, 3)))
-    model.save(tmp_path / "model.latently")
+    write_unchecked(model, tmp_path / "model.latently")
     with pytest.raises(latently.core.io.ModelFileError):
         latently.load(tmp_path / "model.latently")
 

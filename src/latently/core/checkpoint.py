@@ -134,7 +134,7 @@ def _like(name: str, template: Any, arrays: dict[str, Any]) -> Any:
         return build(**{f.name: _like(f"{name}.{f.name}", getattr(template, f.name), arrays) for f in fields})
     array = arrays[name]
     if isinstance(template, (int, float)):
-        if array.shape != () or not np.isfinite(array):
+        if array.shape != () or np.isnan(array) or (np.isinf(array) and np.isfinite(template)):
             raise ValueError(f"{name} must be a finite number")
         return type(template)(array)
     if array.shape != tuple(template.shape) or not np.all(np.isfinite(array)):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import Array, Floats, double, like, namespace, to_numpy, zeros
+from latently.backend.namespace import Array, Floats, contiguous, double, like, namespace, to_numpy, zeros
 from latently.core.block import Block
 from latently.distributions import counts, levels
 from latently.distributions.counts import CountPrior
@@ -154,9 +154,7 @@ class ColumnFamily(Family):
 
     def evaluate(self, density: ColumnDensity, block: Block, *, rough: bool = False) -> tuple[Array, Latent]:
         xp, layout = namespace(block.X), self.layout
-        log_prob = (
-            xp.zeros((density.constants.shape[0], len(block)), dtype=xp.float64) + density.constants[:, None]
-        )
+        log_prob = zeros((density.constants.shape[0], len(block)), block.X) + density.constants[:, None]
         numbers_block = numbers = None
         if layout.numbers:
             numbers_block = _columns(block, layout.numbers)
@@ -183,7 +181,9 @@ class ColumnFamily(Family):
         numbers = None
         if latent.numbers_block is not None:
             numbers = self.gaussian.sums(density.numbers, latent.numbers_block, latent.numbers, resp)
-        own_levels = zeros((K, 0), r) if latent.indicator is None else (latent.indicator.T @ r.T).T
+        own_levels = zeros((K, 0), r)
+        if latent.indicator is not None:
+            own_levels = contiguous((latent.indicator.T @ r.T).T)
         X, seen = latent.counts, latent.counts_observed
         counted = resp.weight[:, None] + zeros((K, X.shape[1]), r) if seen is None else r @ double(seen)
         total = r @ X if X.shape[1] else zeros((K, 0), r)

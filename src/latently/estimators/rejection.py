@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from latently.backend.hashing import row_hashes
 from latently.backend.namespace import is_sparse
 from latently.core import conformal
+from latently.core.block import slices
 from latently.core.data import Data
 from latently.estimators.checks import check_flag
 from latently.estimators.data import check_data, is_dask
@@ -281,7 +282,9 @@ def hashes_of(model, X):
 
 def _hashes(X):
     """(n,) in pieces of a few megabytes."""
-    size = max(1, _PIECE // X.shape[1])
-    pieces = [X[start : start + size] for start in range(0, X.shape[0], size)]
-    found = [row_hashes(piece.toarray() if is_sparse(piece) else piece) for piece in pieces]
+    parts = slices(X.shape[0], max(1, _PIECE // X.shape[1]))
+    if is_sparse(X):
+        found = [row_hashes(X[part].toarray()) for part in parts]
+    else:
+        found = [row_hashes(X[part, ...]) for part in parts]
     return np.concatenate([np.zeros(0, np.int64), *found])

@@ -160,7 +160,7 @@ class BuffetFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ite
 
     def _table(self, X, *, reset):
         """The rows, checked."""
-        data = check_data(self, X, reset=reset)
+        data = check_data(self, np.asarray(X) if isinstance(X, np.memmap) else X, reset=reset)
         if not data.in_memory or not isinstance(data.X, np.ndarray):
             raise ValueError(
                 f"{type(self).__name__} needs all rows at once, as an array or data frame in main memory; "

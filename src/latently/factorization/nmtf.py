@@ -307,6 +307,7 @@ class PenalizedNMTF(TriFactorization):
     >>> import numpy as np
     >>> from latently.factorization import PenalizedNMTF
     >>> X = np.kron([[5.0, 1.0, 0.0], [0.0, 4.0, 1.0]], np.ones((10, 5)))
+    >>> X = X + np.random.default_rng(0).random(X.shape)
     >>> model = PenalizedNMTF(2, 3, row_penalty=0.1, random_state=0).fit(X)
     >>> np.unique(model.row_labels_).size, np.unique(model.column_labels_).size
     (2, 3)

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import like, namespace, to_numpy
+from latently.backend.namespace import like, namespace, to_numpy, zeros
 from latently.core.block import Block
 from latently.core.frame import Frame
 from latently.core.sources import RowSource, open_source, open_table
@@ -145,13 +145,12 @@ class MixedStructure(Structure):
 
     def to_kernel(self, fitted: Mapping[str, Any]) -> MixtureParams:
         weights, layout = fitted["weights"], self.layout
-        xp, K = namespace(weights), weights.shape[0]
-        numbers = None
+        K, numbers = weights.shape[0], None
         if layout.numbers:
             numbers = LowRankParams(fitted["means"], fitted["loadings"], fitted["noise_variance"])
         widths = (0, len(layout.ordered), len(layout.ordered), 0, len(layout.counts))
         arrays = [
-            fitted[name] if name in fitted else xp.zeros((K, width), dtype=xp.float64)
+            fitted[name] if name in fitted else zeros((K, width), weights)
             for name, width in zip(_NAMES, widths, strict=True)
         ]
         return MixtureParams(weights, ColumnParams(numbers, *arrays))
@@ -383,7 +382,10 @@ class MixedMixture(MixtureEstimator):
         for name in self.get_params(deep=False):
             if name.endswith("s_init") and getattr(self, name) is not None and name not in known:
                 raise ValueError(f"{name} is given, but X has no columns to which it could belong")
-        return super()._problem(data)
+        try:
+            return super()._problem(data)
+        finally:
+            del self._level_weights  # they are for the prior
 
     def _structure(self):
         check_is_fitted(self, "columns_")
