@@ -959,3 +959,14 @@ def test_rows_that_float64_cannot_tell_apart_are_an_error():
         warnings.simplefilter("ignore", ConvergenceWarning)
         far = BinarySparseCoding(2, random_state=0, max_iter=3).fit(X + 1e5)
     assert -10 < far.score(X + 1e5) < 0
+
+
+@pytest.mark.parametrize("seed", [8, 10, 15])
+def test_starts_are_above_the_floor(seed):
+    """The floor is a part of the mean of all columns, which one column of huge counts decides."""
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(np.where(rng.random(42) < 0.5, 22.0, 0.7)[:, None], size=(42, 4)) * 1.0
+    X[:, 3] = 1e9
+    X = np.where(rng.random(X.shape) < 0.45, np.nan, X)
+    found = BNMF(3, n_init=1, max_iter=3, tol=0, random_state=522).fit(X[~np.isnan(X).all(axis=1)])
+    assert np.diff(found.history_).min() > -1e-3  # of sums of 1e10

@@ -212,10 +212,11 @@ class _BinaryFactorization(
         )
 
     def _own_start(self, problem, given, progress):
-        sample = problem.in_main_memory().sample()
+        here = problem.in_main_memory()
+        sample = here.sample()
         rng = as_random_state(self.random_state)
         n_init = _STARTS if self.n_init == "auto" else self.n_init
-        starts = (self._random_start(sample, rng, i, given) for i in range(n_init))
+        starts = (here.kernel.clamped(self._random_start(sample, rng, i, given)) for i in range(n_init))
         if progress:
             starts = progress.starts(starts)
         kernel = replace(problem.kernel, chosen_anew=problem.kernel.candidates is not None)
@@ -237,7 +238,7 @@ class _BinaryFactorization(
         activation = np.full((H,) if self.per_unit else (), on)
         ours = {"components": W, "activation_probability": activation}
         ours |= self._more_starts(sample)
-        return self._kernel().clamped(self._to_kernel({**ours, **given}))
+        return self._to_kernel({**ours, **given})
 
     def _parts_of_nmf(self, X, rng):
         """(H, D) components of an NMF, scaled to their strength in rows where they are strong."""
