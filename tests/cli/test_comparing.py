@@ -1,10 +1,13 @@
 """`fit` without a model, and `compare`: families, a budget, a verdict, and advice that runs as printed."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
+import sys
 from html import unescape
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -64,6 +67,8 @@ def test_a_misfit_is_named_with_its_columns(latently, tmp_path):
 def test_printed_advice_runs_as_printed(latently, home, monkeypatch):
     """Every command of a report, in a shell, in the folder it was written in."""
     monkeypatch.chdir(home)
+    own = str(Path(sys.executable).parent)  # of `latently` and `python`, as in an active environment
+    monkeypatch.setenv("PATH", own + os.pathsep + os.environ["PATH"])
     rng = np.random.default_rng(0)
     table = pd.read_csv("my table.csv")
     table.loc[rng.random(240) < 0.2, "c"] = np.nan
