@@ -7,15 +7,16 @@ files.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
-import sys
 import tempfile
 from pathlib import Path
 
+from latently import load
 from latently.deep import JointAutoencoder
 
-LATENTLY = sys.modules[JointAutoencoder.__module__.partition(".")[0]]  # the root, which has `load`
+NETWORKS = Path(inspect.getfile(JointAutoencoder)).parent
 
 
 def kept(name, settings, compute):
@@ -33,11 +34,11 @@ def kept_model(name, settings, fit):
     path = place(name, settings, ".latently")
     if not path.exists():
         fit().save(path)
-    return LATENTLY.load(path)
+    return load(path)
 
 
 def place(name, settings, ending):
-    code = b"".join(file.read_bytes() for file in sorted(Path(LATENTLY.__file__).parent.glob("deep/*.py")))
+    code = b"".join(file.read_bytes() for file in sorted(NETWORKS.glob("*.py")))
     described = json.dumps(settings, sort_keys=True).encode()
     folder = Path(tempfile.gettempdir(), "latently-reproductions")
     folder.mkdir(exist_ok=True)

@@ -113,17 +113,16 @@ REPRODUCTION = Reproduction(
         the 10 % file of KDD Cup 1999 (494,021 rows with one-hot categories), of which the 97,278 normal
         connections are the anomalies, as in the paper.""",
     protocol="""
-        As in the paper: a random half of the rows is for training, of which anomalies are taken out; the
-        other
-        half is for testing, and its rows with the highest energies, 2.5 %, 15 % and 20 % of them, are called
-        anomalies. Layers, factors, components and batches are those of the paper, the loss has 0.1 and
-        0.005. Epochs are a tenth of the paper's (2000, 1000 and 20), with a learning rate ten times the
-        paper's (0.001), and of KDD the first 50,000 training rows are used; there is no dropout. The literal
-        penalty is divided by the number of rows, all else equal; without shrinkage the covariances are as in
-        the paper too. The untrained network has its mixture from a pass over the training rows. PCA + Gaussian is probabilistic PCA with 2, 10 and 10
-        factors. All methods get rows that are standardised by the training rows. Means and standard
-        deviations
-        are over random halves and seeds.
+        As in the paper: a random half of the rows is for training, of which anomalies are taken
+        out; the other half is for testing, and its rows with the highest energies, 2.5 %, 15 % and
+        20 % of them, are called anomalies. Layers, factors, components and batches are those of the
+        paper, the loss has 0.1 and 0.005. Epochs are a tenth of the paper's (2000, 1000 and 20),
+        with a learning rate ten times the paper's (0.001), and of KDD the first 50,000 training
+        rows are used; there is no dropout. The literal penalty is divided by the number of rows,
+        all else equal; without shrinkage the covariances are as in the paper too. The untrained
+        network has its mixture from a pass over the training rows. PCA + Gaussian is probabilistic
+        PCA with 2, 10 and 10 factors. All methods get rows that are standardised by the training
+        rows. Means and standard deviations are over random halves and seeds.
     """,
     keys=("data", "method"),
     columns={
