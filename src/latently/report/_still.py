@@ -82,26 +82,27 @@ def painted(x, y, codes, shape, colours):
     radius = _FINE * float(np.clip(130 / np.sqrt(len(x)), 1.2, 3.0))
     opacity = 0.55 if len(x) > 5000 else 0.85
     palette = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in colours], dtype=float)
-    centre_x, centre_y = x * width, (1 - y) * height
-    light, ink = np.ones(height * width), np.zeros((height * width, len(palette)))  # let through; paint
-    reach = int(np.ceil(radius)) + 1
-    corner_x, corner_y = np.floor(centre_x).astype(int), np.floor(centre_y).astype(int)
-    log_light = np.zeros(height * width)
-    for down in range(-reach, reach + 1):
-        for right in range(-reach, reach + 1):
-            column, line = corner_x + right, corner_y + down
-            distance = np.hypot(column + 0.5 - centre_x, line + 0.5 - centre_y)
-            alpha = opacity * np.clip(radius - distance + 0.5, 0, 1)
-            seen = (alpha > 0) & (column >= 0) & (column < width) & (line >= 0) & (line < height)
-            at, alpha = (line * width + column)[seen], alpha[seen]
-            log_light += np.bincount(at, np.log1p(-alpha), height * width)
-            own = codes[seen] % len(palette)
-            ink += np.bincount(at * len(palette) + own, alpha, ink.size).reshape(ink.shape)
-    light = np.exp(log_light)
-    covered = ink.sum(axis=1, keepdims=True)
-    colour = (ink @ palette) / np.maximum(covered, 1e-12)
+    centre_x, centre_y = (x * width)[:, None], ((1 - y) * height)[:, None]
+    steps = np.arange(2 * int(np.ceil(radius)) + 3) - int(np.ceil(radius)) - 1
+    down, right = (offsets.ravel() for offsets in np.meshgrid(steps, steps, indexing="ij"))
+    # Pixels near each centre, (n, n_steps): far fewer than those of the canvas.
+    column, line = np.floor(centre_x).astype(int) + right, np.floor(centre_y).astype(int) + down
+    distance = np.hypot(column + 0.5 - centre_x, line + 0.5 - centre_y)
+    alpha = opacity * np.clip(radius - distance + 0.5, 0, 1)
+    seen = (alpha > 0) & (column >= 0) & (column < width) & (line >= 0) & (line < height)
+    at, alpha = (line * width + column)[seen], alpha[seen]
+    group = np.broadcast_to((codes % len(palette))[:, None], seen.shape)[seen]
+    covered = np.zeros(height * width, dtype=bool)
+    covered[at] = True
+    at = (np.cumsum(covered) - 1)[at]  # among the covered pixels
+    n_covered = int(covered.sum())
+    light = np.exp(np.bincount(at, np.log1p(-alpha), n_covered))  # let through
+    paint = np.bincount(at * len(palette) + group, alpha, n_covered * len(palette)).reshape(n_covered, -1)
+    colour = (paint @ palette) / paint.sum(axis=1, keepdims=True)
+    pixels = np.empty((n_covered, 4), dtype=np.uint8)
+    pixels[:, :3] = (np.round(colour / 8) * 8).clip(0, 255)  # fewer levels, smaller
+    pixels[:, 3] = np.round((1 - light) * 15) * 17
+    pixels[pixels[:, 3] == 0] = 0
     canvas = np.zeros((height * width, 4), dtype=np.uint8)
-    canvas[:, :3] = np.where(covered > 0, np.round(colour / 8) * 8, 0).clip(0, 255)  # fewer levels, smaller
-    canvas[:, 3] = np.round((1 - light) * 15) * 17
-    canvas[canvas[:, 3] == 0] = 0
+    canvas[covered] = pixels
     return canvas.reshape(height, width, 4)
