@@ -248,6 +248,7 @@ CASES = [
     Case("PPCA-holes", partial(PPCA, 2, **QUICK), holes=True),
     Case("MFA", partial(MFA, 2, 2, **QUICK)),
     Case("MFA-holes", partial(MFA, 2, 2, shared_noise=True, **QUICK), holes=True),
+    Case("MFA-CUCU-holes", partial(MFA, 2, 2, covariance_type="CUCU", **QUICK), holes=True),
     Case("MPPCA", partial(MPPCA, 2, 1, **QUICK)),
     Case("MCFA", partial(MCFA, 2, 2, **QUICK)),
     Case("MCFA-shared", partial(MCFA, 2, 2, shared_covariance=True, **PLAIN)),
