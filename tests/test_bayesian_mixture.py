@@ -1,4 +1,4 @@
-"""Variational Bayes: the bound by Monte Carlo, scikit-learn's fixed points, the density of new rows, and K."""
+"""Variational Bayes: the bound by Monte Carlo, fixed points of scikit-learn, density of new rows, and K."""
 
 import warnings
 
@@ -30,7 +30,7 @@ def draws(model, rng, n):
     means, precisions = np.empty((n, K, D)), np.empty((n, K, D, D))
     for k in range(K):
         nu, b = D - 1 + r + N[k], r + N[k]
-        of_q, of_p = nu * model.covariances_[k], r * model.prior_covariance_
+        of_q, of_p = nu * model.covariances_[k], (D - 1 + r) * model.prior_covariance_
         precisions[:, k] = stats.wishart(nu, np.linalg.inv(of_q)).rvs(n, random_state=rng)
         excess += log_wishart(precisions[:, k], of_p, D - 1 + r) - log_wishart(precisions[:, k], of_q, nu)
         roots = np.linalg.cholesky(np.linalg.inv(precisions[:, k]))
@@ -110,7 +110,8 @@ def test_fixed_points_and_bounds_are_those_of_scikit_learn():
     for seed in (0, 1, 5):
         theirs = sklearn.mixture.BayesianGaussianMixture(
             n_components=4, weight_concentration_prior_type="dirichlet_distribution", reg_covar=0, tol=1e-12,
-            covariance_prior=ours.prior_covariance_, init_params="random", max_iter=5000, random_state=seed,
+            covariance_prior=3 * ours.prior_covariance_, init_params="random", max_iter=5000,
+            random_state=seed,
         )  # fmt: skip
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,25 +1,30 @@
 """Variational Bayes for mixtures of Gaussians: a posterior over parameters in place of their best values.
 
     pi ~ Dirichlet(a, .., a), or pi_k = v_k prod_{j<k} (1 - v_j) with v_k ~ Beta(1, a), a Dirichlet process
-    Lambda_k ~ Wishart(W_0, nu_0)    mu_k | Lambda_k ~ N(m_0, (b_0 Lambda_k)^-1)    x | k ~ N(mu_k, Lambda_k^-1)
+    Lambda_k ~ Wishart(W_0, nu_0)    mu_k | Lambda_k ~ N(m_0, (b_0 Lambda_k)^-1)
+    x | k ~ N(mu_k, Lambda_k^-1)
 
-n rows, D features, K components at most. The posterior factorises into q(z) q(pi) prod_k q(mu_k, Lambda_k), of
-the same families, so with N_k the sums of responsibilities everything follows from counts, means and scatters:
+n rows, D features, K components at most. The posterior factorises into q(z) q(pi) prod_k q(mu_k, Lambda_k),
+of the same families, so that everything follows from the counts N_k, the sums of responsibilities, and from
+means xbar_k and scatters S_k of the rows:
 
     b_k = b_0 + N_k    nu_k = nu_0 + N_k    m_k = (b_0 m_0 + N_k xbar_k) / b_k
     W_k^-1 = W_0^-1 + S_k + b_0 N_k / b_k (xbar_k - m_0)(xbar_k - m_0)'
 
-The prior is worth r rows about m_0 with the covariance S: b_0 = r, nu_0 = D - 1 + r, W_0^-1 = r S. In the E-step a
-component is a Gaussian with mean m_k and covariance S_k = (nu_k W_k)^-1, times a constant,
+The prior is worth r rows about m_0, b_0 = r and nu_0 = D - 1 + r, and expects the precision S^-1 with
+W_0^-1 = nu_0 S. In the E-step a component is a Gaussian with the mean m_k and the covariance
+C_k = (nu_k W_k)^-1, times a constant,
 
-    E[ln N(x | k)] = ln N(x; m_k, S_k) + 1/2 sum_i psi((nu_k + 1 - i) / 2) - D/2 ln(nu_k / 2) - D / (2 b_k),
+    E[ln N(x | k)] = ln N(x; m_k, C_k) + 1/2 sum_i psi((nu_k + 1 - i) / 2) - D/2 ln(nu_k / 2) - D / (2 b_k),
 
 also of the observed entries of a row alone, so that missing ones need nothing else. With the best q(z) the
 bound of ln p(X) is  sum_n ln sum_k exp(E[ln pi_k] + E[ln N(x_n | k)]) - KL(q || p) of all parameters, which
-the engine sees as log-likelihood plus log prior; no step lowers it. Sticks are in the order of the counts, the
-best there is for a Dirichlet process, whose bound is of the process without truncation. Bishop (2006), Pattern
-Recognition and Machine Learning, 10.2; Blei & Jordan (2006), Bayesian Analysis 1; Kurihara, Welling & Teh (2007).
-A new row has the density of a mixture of t distributions, which `PredictiveMixture` is. docs/bayesian_mixture.md.
+the engine sees as log-likelihood plus log prior; no step lowers it. Sticks are in the order of the counts,
+the best there is for a Dirichlet process; the bound is that of the process without truncation.
+
+Bishop (2006), Pattern Recognition and Machine Learning, 10.2; Blei & Jordan (2006), Bayesian Analysis 1;
+Kurihara, Welling & Teh (2007), IJCAI. A new row has the density of a mixture of t distributions, which
+`PredictiveMixture` is. Formulas: docs/bayesian_mixture.md.
 """
 
 from __future__ import annotations
@@ -61,7 +66,12 @@ class ConjugatePrior:
 
     rows: float  # r
     mean: Array  # (D,)
-    covariance: Array  # (D, D): S
+    covariance: Array  # (D, D): S, the inverse of the expected precision
+
+    @property
+    def degrees(self) -> float:
+        """nu_0"""
+        return float(self.mean.shape[0]) - 1.0 + self.rows
 
     @cached_property
     def cholesky(self) -> Array:
@@ -102,7 +112,7 @@ class PosteriorGaussian(FullGaussian):
         apart = mean - prior.mean
         scatter = stats.sum_xx - n[:, None, None] * mean[:, :, None] * mean[:, None, :]
         between = (prior.rows * n / b)[:, None, None] * apart[:, :, None] * apart[:, None, :]
-        inverse_W = prior.rows * prior.covariance + scatter + between
+        inverse_W = prior.degrees * prior.covariance + scatter + between
         nu = (D - 1) + b
         return PosteriorParams(means, symmetric(inverse_W) / nu[:, None, None], n + 0.0)
 
@@ -111,15 +121,15 @@ class PosteriorGaussian(FullGaussian):
         assert self.prior is not None
         b, nu, D = self._degrees(params)
         b_0, xp = self.prior.rows, namespace(params.means)
-        nu_0 = D - 1 + b_0
+        nu_0 = self.prior.degrees
         U = params.gaussian.inverse_factors  # U U' = nu W
         apart = (params.means - self.prior.mean)[:, None, :] @ U
         distance = to_numpy(xp.sum(apart**2, axis=(1, 2)))
         inside = transpose(U) @ self.prior.cholesky
-        trace = b_0 * to_numpy(xp.sum(inside**2, axis=(1, 2)))  # nu tr(W_0^-1 W)
+        trace = nu_0 * to_numpy(xp.sum(inside**2, axis=(1, 2)))  # nu tr(W_0^-1 W)
         # ln |W_0| - ln |W|
         log_ratio = to_numpy(log_determinant(params.gaussian.cholesky)) + D * np.log(nu)
-        log_ratio = log_ratio - float(log_determinant(self.prior.cholesky)) - D * math.log(b_0)
+        log_ratio = log_ratio - float(log_determinant(self.prior.cholesky)) - D * math.log(nu_0)
         of_mean = 0.5 * (D * (b_0 / b - 1.0 - np.log(b_0 / b)) + b_0 * distance)
         expected = np.sum(digamma(0.5 * (nu[:, None] - np.arange(D))), axis=1)
         of_precision = (
@@ -138,7 +148,7 @@ class PosteriorGaussian(FullGaussian):
         prior, n, D = self.prior, params.counts, params.means.shape[1]
         b = prior.rows + n
         sum_x = b[:, None] * params.means - prior.rows * prior.mean
-        second = (D - 1 + b)[:, None, None] * params.covariances - prior.rows * prior.covariance
+        second = (D - 1 + b)[:, None, None] * params.covariances - prior.degrees * prior.covariance
         m = params.means
         second = second + b[:, None, None] * m[:, :, None] * m[:, None, :]
         return FullStats(n, sum_x, second - prior.rows * prior.mean[:, None] * prior.mean[None, :])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from latently.backend.namespace import Array, like, namespace, to_numpy
+from latently.core.drivers import LOG_LIKELIHOOD
 from latently.core.tree import mapped
 from latently.distributions import FullGaussian, FullParams, MixtureParams
 from latently.distributions.variational import (
@@ -35,6 +36,7 @@ from latently.mixture.priors import ROWS, weak_prior
 from latently.mixture.structure import Structure
 
 _PROCESSES = {"dirichlet_process": True, "dirichlet": False}
+_BOUND = replace(LOG_LIKELIHOOD, name="lower bound of the log-likelihood per row")
 _LEAST_ROWS = 1.0  # of a component that is kept
 
 
@@ -120,7 +122,8 @@ class BayesianGaussianMixture(MixtureEstimator):
         Rows of each component. With r = `prior_rows_`, the posterior has a Wishart distribution of
         n_features - 1 + r + counts_ degrees of freedom, and means as precise as r + counts_ rows tell.
     prior_mean_, prior_covariance_, prior_rows_ : ndarray
-        The prior of every component: as many rows about this mean with this covariance, those of all rows.
+        The prior of every component: worth so many rows about this mean, of expected precision the inverse
+        of this covariance; mean and covariance are those of all rows.
     {attributes}
 
     Examples
@@ -141,6 +144,8 @@ class BayesianGaussianMixture(MixtureEstimator):
     means_init: Any = None
     covariances_init: Any = None
     counts_init: Any = None
+
+    objective = _BOUND
 
     def _structure(self):
         n_components = getattr(self, "n_components_", self.n_components)
@@ -180,6 +185,7 @@ class BayesianGaussianMixture(MixtureEstimator):
         spread = weak_prior(FullGaussian(floor), floor, variance, summary, sweep, 1, rows)
         mean = (summary.mean - frame.shift) / frame.scale
         covariance = spread.scale * frame.scale[:, None] * frame.scale
+        covariance = 0.5 * (covariance + covariance.T)
         self._prior_of_all = {
             "prior_mean": summary.mean,
             "prior_covariance": covariance,
