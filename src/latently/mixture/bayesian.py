@@ -36,7 +36,7 @@ from latently.mixture.priors import ROWS, weak_prior
 from latently.mixture.structure import Structure
 
 _PROCESSES = {"dirichlet_process": True, "dirichlet": False}
-_BOUND = replace(LOG_LIKELIHOOD, name="lower bound of the log-likelihood per row")
+_BOUND = replace(LOG_LIKELIHOOD, name="lower bound per row")
 _LEAST_ROWS = 1.0  # of a component that is kept
 
 
@@ -156,7 +156,7 @@ class BayesianGaussianMixture(MixtureEstimator):
 
     def _data(self, X, y=None, sample_weight=None, *, reset):
         if reset and not self.warm_start:
-            vars(self).pop("n_components_", None)
+            self.__dict__.pop("n_components_", None)
         return super()._data(X, y, sample_weight, reset=reset)
 
     def _fit(self, data):
@@ -168,10 +168,12 @@ class BayesianGaussianMixture(MixtureEstimator):
     def _without_empty_components(self):
         kept = np.flatnonzero(to_numpy(self.counts_) >= _LEAST_ROWS)
         kept = kept if len(kept) else np.array([int(np.argmax(to_numpy(self.counts_)))])
+        left = {}
         for name in ("weights", "means", "covariances", "counts"):
             array = getattr(self, f"{name}_")
-            store(self, {name: namespace(array).take(array, like(kept, array), axis=0)})
-        self.weights_ = self.weights_ / namespace(self.weights_).sum(self.weights_)
+            left[name] = namespace(array).take(array, like(kept, array), axis=0)
+        left["weights"] = left["weights"] / namespace(left["weights"]).sum(left["weights"])
+        store(self, left)
 
     def _prior(self, family, frame, data, summary, floor):
         """That of all components: some rows about the mean of all rows, with their covariance."""
@@ -194,7 +196,7 @@ class BayesianGaussianMixture(MixtureEstimator):
         return ConjugatePrior(float(spread.rows), mean, spread.scale)
 
     def _keep(self, params):
-        store(self, vars(self).pop("_prior_of_all", {}))
+        store(self, self.__dict__.pop("_prior_of_all", {}))
         self.n_components_ = int(params.weights.shape[0])
         super()._keep(params)
 
