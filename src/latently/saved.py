@@ -17,6 +17,7 @@ KNOWN_CLASSES = {
     "FactorAnalysis": "latently.mixture",
     "PPCA": "latently.mixture",
     "MFA": "latently.mixture",
+    "BayesianGaussianMixture": "latently.mixture",
     "MPPCA": "latently.mixture",
     "MCFA": "latently.mixture",
     "NestedMixture": "latently.mixture",

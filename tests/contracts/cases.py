@@ -42,6 +42,7 @@ from latently.mixture import (
     MFA,
     MPPCA,
     PPCA,
+    BayesianGaussianMixture,
     FactorAnalysis,
     GaussianMixture,
     MixedMixture,
@@ -239,6 +240,7 @@ PRIORS = {"concentration_prior": [1, 1], "noise_prior": [1, 1e-3]}  # lists, as 
 UNMOVED = {**PLAIN, **PRIORS, "moves": False}
 BUFFET = {**IN_MEMORY, "objective": None, "rows": "counts"}
 LAYERED = {"direction": -1, "objective": None, "layered": True}
+BOUND = {"objective": None}  # of a posterior, not of the parameters that a model shows
 CASES = [
     Case("GaussianMixture", partial(GaussianMixture, 2, **QUICK)),
     Case("GaussianMixture-spherical", partial(GaussianMixture, 2, covariance_type="spherical", **QUICK)),
@@ -248,6 +250,7 @@ CASES = [
     Case("PPCA-holes", partial(PPCA, 2, **QUICK), holes=True),
     Case("MFA", partial(MFA, 2, 2, **QUICK)),
     Case("MFA-holes", partial(MFA, 2, 2, shared_noise=True, **QUICK), holes=True),
+    Case("MFA-CUCU-holes", partial(MFA, 2, 2, covariance_type="CUCU", **QUICK), holes=True),
     Case("MPPCA", partial(MPPCA, 2, 1, **QUICK)),
     Case("MCFA", partial(MCFA, 2, 2, **QUICK)),
     Case("MCFA-shared", partial(MCFA, 2, 2, shared_covariance=True, **PLAIN)),
@@ -255,6 +258,7 @@ CASES = [
     Case("MFA-noise-holes", partial(MFA, 2, 2, noise_component=True, **QUICK), holes=True),
     Case("MPPCA-noise", partial(MPPCA, 2, 1, noise_component=True, **QUICK)),
     Case("MCFA-t-noise", partial(MCFA, 2, 2, tails="t", noise_component=True, **QUICK)),
+    Case("BayesianGaussianMixture-holes", partial(BayesianGaussianMixture, 2, **QUICK), **BOUND, holes=True),
     Case(
         "NestedMixture",
         partial(NestedMixture, 2, 2, covariance_type="tied", **QUICK),

@@ -37,6 +37,7 @@ from latently.mixture import (
     MFA,
     MPPCA,
     PPCA,
+    BayesianGaussianMixture,
     FactorAnalysis,
     GaussianMixture,
     MixedMixture,
@@ -70,6 +71,7 @@ def models():
         "MPPCA": MPPCA(2, 1, shared_noise=True, **few),
         "MCFA": MCFA(2, 2, **few),
         "NestedMixture": NestedMixture(2, 2, covariance_type="diag", **few),
+        "BayesianGaussianMixture": BayesianGaussianMixture(4, **few),
         "MixedMixture": MixedMixture(
             2, columns={0: "count", 1: list(range(1, 21)), 2: "number"}, unseen="missing", **few
         ),

@@ -47,6 +47,9 @@ MODELS = {
     "mfa": Model(_MIXTURE, "MFA", "mixture of factor analysers"),
     "mppca": Model(_MIXTURE, "MPPCA", "mixture of probabilistic PCA"),
     "gaussian-mixture": Model(_MIXTURE, "GaussianMixture", "Gaussian mixture", q=None),
+    "bayesian-mixture": Model(
+        _MIXTURE, "BayesianGaussianMixture", "Gaussian mixture that finds its size", k=None, q=None
+    ),
     "nested": Model(_MIXTURE, "NestedMixture", "mixture of Gaussian mixtures", q=None),
     "fa": Model(_MIXTURE, "FactorAnalysis", "factor analysis", k=None),
     "ppca": Model(_MIXTURE, "PPCA", "probabilistic PCA", k=None),

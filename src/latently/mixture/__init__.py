@@ -1,5 +1,6 @@
 """Mixtures of Gaussians and of factor models."""
 
+from latently.mixture.bayesian import BayesianGaussianMixture
 from latently.mixture.factor import PPCA, FactorAnalysis
 from latently.mixture.gaussian import GaussianMixture
 from latently.mixture.mcfa import MCFA
@@ -12,6 +13,7 @@ __all__ = [
     "MFA",
     "MPPCA",
     "PPCA",
+    "BayesianGaussianMixture",
     "FactorAnalysis",
     "GaussianMixture",
     "MixedMixture",

@@ -10,10 +10,11 @@ import numpy as np
 from latently.estimators.checks import check_choice, check_flag, check_integer
 from latently.estimators.options import estimator, option
 from latently.mixture.factors import FactorMethods
+from latently.mixture.parsimonious import MODELS, check_shared, structure_of
 from latently.mixture.robust import RobustMixture
 from latently.mixture.structure import LowRankStructure, low_rank_covariances
 
-_ISOTROPIC = {"diagonal": False, "isotropic": True}
+_NOISE = ("diagonal", "isotropic")  # between features
 
 
 @estimator
@@ -32,8 +33,16 @@ class MFA(FactorMethods, RobustMixture):
         Number of factors q of each component. With 0 this is a diagonal Gaussian mixture.
     noise : {"diagonal", "isotropic"}, default="diagonal"
         Whether the noise variance differs between features. "isotropic" is :class:`MPPCA`.
-    shared_noise : bool, default=False
-        Whether all components share one noise variance.
+    shared_noise : bool, "shape" or "volume", default=False
+        Whether all components share one noise variance, or the proportions of the noise variances of
+        features ("shape"), or their product ("volume").
+    shared_loadings : bool, default=False
+        Whether all components share their loadings.
+    covariance_type : "auto" or a model of pgmm, default="auto"
+        What `noise`, `shared_noise` and `shared_loadings` say, or in their place one of the twelve models
+        UUU, UUC, UCU, UCC, UCUU, UUCU, CUU, CUC, CCU, CCC, CCUU and CUCU. The letters say what is constrained
+        (C) or not (U): loadings equal, noise equal, noise isotropic; of four letters, loadings equal, shape
+        equal, volume equal, noise isotropic.
     {options}
 
     Attributes
@@ -41,6 +50,7 @@ class MFA(FactorMethods, RobustMixture):
     weights_ : ndarray of shape (n_components,)
     means_ : ndarray of shape (n_components, n_features)
     loadings_ : ndarray of shape (n_components, n_features, n_factors)
+        Repeated for every component if they are shared; so is the noise.
     noise_variance_ : ndarray of shape (n_components, n_features)
     covariances_ : ndarray of shape (n_components, n_features, n_features)
         Computed on access.
@@ -61,8 +71,10 @@ class MFA(FactorMethods, RobustMixture):
     n_components: int = option(default=1, check=check_integer, least=1)
     n_factors: int = option(default=1, check=check_integer, least=0)
     _: KW_ONLY
-    noise: str = option(default="diagonal", check=check_choice, choices=tuple(_ISOTROPIC))
-    shared_noise: bool = option(default=False, check=check_flag)
+    noise: str = option(default="diagonal", check=check_choice, choices=_NOISE)
+    shared_noise: Any = option(default=False, check=check_shared)
+    shared_loadings: bool = option(default=False, check=check_flag)
+    covariance_type: str = option(default="auto", check=check_choice, choices=("auto", *MODELS))
     weights_init: Any = None
     means_init: Any = None
     loadings_init: Any = None
@@ -77,8 +89,7 @@ class MFA(FactorMethods, RobustMixture):
         return from_low_rank(cls, weights, means, loadings, noise_variance, options)
 
     def _gaussian_structure(self):
-        isotropic = _ISOTROPIC[self.noise]
-        return LowRankStructure(self.n_components, self.n_factors, isotropic, bool(self.shared_noise))
+        return structure_of(self)
 
     @property
     def covariances_(self):

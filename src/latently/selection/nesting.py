@@ -69,9 +69,11 @@ def start_from(model, params, rng):
 
 def _with_factor(values, rng):
     """Add one factor. It is small but not zero: a zero factor would never grow under EM."""
-    noise = values["noise_variance"]
+    noise, loadings = values["noise_variance"], values["loadings"]
     column = _SHORT * np.sqrt(noise) * rng.standard_normal(noise.shape)
-    values = {**values, "loadings": np.concatenate([values["loadings"], column[..., None]], axis=-1)}
+    if loadings.ndim == 3 and loadings.shape[0] > 1 and not np.any(loadings != loadings[:1]):
+        column = np.repeat(column[:1], len(column), axis=0)  # components share their loadings
+    values = {**values, "loadings": np.concatenate([loadings, column[..., None]], axis=-1)}
     if "latent_means" in values:
         K, q = values["latent_means"].shape
         covariances = np.tile(np.eye(q + 1), (K, 1, 1))
