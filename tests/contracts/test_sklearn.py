@@ -29,6 +29,7 @@ from latently.mixture import (
     MFA,
     MPPCA,
     PPCA,
+    BayesianGaussianMixture,
     FactorAnalysis,
     GaussianMixture,
     MixedMixture,
@@ -48,6 +49,7 @@ FEW_SWEEPS = {"tol": 1e-3, "max_iter": 10}
 FEW_CODES = {"init_components": 2, "moves": False, "n_init": 1, "max_iter": 4, "random_state": 0}
 CHECKED = [  # one of every class
     GaussianMixture(2, **EM),
+    BayesianGaussianMixture(2, **EM),
     FactorAnalysis(),
     PPCA(),
     MFA(2, 1, **EM),

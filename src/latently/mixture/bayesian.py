@@ -163,7 +163,7 @@ class BayesianGaussianMixture(MixtureEstimator):
         super()._fit(data)
         if data.field("allowed") is None:
             self._without_empty_components()
-        self.n_components_ = len(self.counts_)
+        self.n_components_ = int(self.counts_.shape[0])
 
     def _without_empty_components(self):
         kept = np.flatnonzero(to_numpy(self.counts_) >= _LEAST_ROWS)
