@@ -52,7 +52,7 @@ def _free(terms, sweep, found, r, rng, place, by_chance, labelled):
 
 def _positive(terms, sweep, found, r, rng, place, by_chance, labelled):
     mean, f = found.mean(), terms.mapping
-    A = starts.components("random" if by_chance else "nndsvda", sweep, found, r, rng, place)
+    A = starts.components("random" if by_chance else "nndsvda", sweep, found, r, rng, place, exact=True)
     A = np.maximum(A, 1e-4 * max(np.max(A), 1e-100))
     b = _OFFSET * mean
     A = A / np.sqrt(np.sum(A**2, axis=1, keepdims=True))

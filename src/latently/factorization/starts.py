@@ -152,8 +152,11 @@ def both(a, b):
 # -- starts -------------------------------------------------------------------------------------------
 
 
-def components(init, sweep, found, n_components, rng, place):
-    """(r, D) components in main memory; `place` is an array on the device of the rows."""
+def components(init, sweep, found, n_components, rng, place, exact=False):
+    """(r, D) components in main memory; `place` is an array on the device of the rows.
+
+    With `exact`, products with float32 rows are in float64, for models that compute in float64 themselves.
+    """
     mean = found.mean()
     if init == "kmeans":
         return _clusters(sweep, n_components, mean, rng)
@@ -161,7 +164,7 @@ def components(init, sweep, found, n_components, rng, place):
     by_chance = np.sqrt(max(mean.mean(), 0.0) / n_components) * sizes
     if init == "random":
         return by_chance
-    A = _singular_parts(sweep, n_components, mean, rng, place)
+    A = _singular_parts(sweep, n_components, mean, rng, place, exact)
     A = np.concatenate([A, by_chance[len(A) :]])
     dead = ~A.any(axis=1)
     A[dead] = by_chance[dead]
@@ -169,7 +172,7 @@ def components(init, sweep, found, n_components, rng, place):
     return np.where(A.max() * _ZERO < A, A, filling)
 
 
-def _singular_parts(sweep, n_components, mean, rng, place):
+def _singular_parts(sweep, n_components, mean, rng, place, exact):
     """The dominant non-negative part of each leading pair of singular vectors (Boutsidis & Gallopoulos 2008).
 
     Zero for pairs beyond the rank; at most as many as features.
@@ -179,13 +182,13 @@ def _singular_parts(sweep, n_components, mean, rng, place):
     Q = np.linalg.qr(rng.standard_normal((D, min(D, n_components + _MORE))))[0]
     mean = like(mean, place)
     for _ in range(_POWERS):
-        Q = np.linalg.qr(to_numpy(sweep.sum(_applied, like(Q, place), mean)))[0]
-    image = to_numpy(sweep.sum(_applied, like(Q, place), mean))
+        Q = np.linalg.qr(to_numpy(sweep.sum(_applied, like(Q, place), mean, exact)))[0]
+    image = to_numpy(sweep.sum(_applied, like(Q, place), mean, exact))
     values, vectors = np.linalg.eigh(0.5 * (Q.T @ image + image.T @ Q))
     there = values[::-1][:n_components] > _RANK**2 * max(values[-1], 0.0)
     V = (Q @ vectors[:, ::-1][:, :n_components]).T  # (r, D)
     V *= np.where(V.sum(axis=1) < 0, -1.0, 1.0)[:, None]
-    sides = to_numpy(sweep.sum(_sides, like(V, place), mean))  # (2, r)
+    sides = to_numpy(sweep.sum(_sides, like(V, place), mean, exact))  # (2, r)
     positive, negative = np.maximum(V, 0.0), np.maximum(-V, 0.0)
     norms = np.sqrt(sides * [np.sum(positive**2, axis=1), np.sum(negative**2, axis=1)])
     dominant = norms[0] >= norms[1]
@@ -195,25 +198,27 @@ def _singular_parts(sweep, n_components, mean, rng, place):
     return np.where(there[:, None] & (size > 0), strength * chosen / np.where(size > 0, size, 1.0), 0.0)
 
 
-def _filled(mean, block):
+def _filled(mean, block, exact=False):
     """Rows with missing entries imputed by the means of their features."""
     X = rows_of(block)
+    if exact and not is_sparse(X):
+        X = double(X)
     if block.observed is None:
         return X
     xp = namespace(X)
     return xp.where(block.observed, X, xp.astype(mean, X.dtype))
 
 
-def _applied(Q, mean, block):
+def _applied(Q, mean, exact, block):
     """(D, p): sum of x x' Q."""
-    X = _filled(mean, block)
+    X = _filled(mean, block, exact)
     Q = Q if is_sparse(X) else namespace(Q).astype(Q, X.dtype, copy=False)
     return double(added_up(weighted(against(Q.T, X), block.weight), X).T)
 
 
-def _sides(V, mean, block):
+def _sides(V, mean, exact, block):
     """(2, r): sums of (v x)^2 over rows where it is positive, and where negative."""
-    X = _filled(mean, block)
+    X = _filled(mean, block, exact)
     xp = namespace(V)
     scores = double(against(V if is_sparse(X) else xp.astype(V, X.dtype, copy=False), X))
     squares = weighted(scores**2, block.weight)
