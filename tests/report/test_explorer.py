@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from latently.factorization import NLMF, NMF
+from latently.factorization import NLMF, NMF, DeepNLMF
 from latently.mixture import MCFA, MFA, FactorAnalysis, GaussianMixture
 from latently.report import explore, report, write_report
 from latently.report._facts import Facts
@@ -101,19 +101,25 @@ def test_parts_make_rows(visit, tmp_path, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["convolutions", "perceptron", "rbm", "bernoulli"])
-def test_networks_make_rows(visit, tmp_path, kind):
+@pytest.mark.parametrize(
+    "kind", ["convolutions", "perceptron", "rbm", "bernoulli", "belief net", "classes", "layers"]
+)
+def test_networks_and_stacks_make_rows(visit, tmp_path, kind):
     pytest.importorskip("torch")
-    from latently.deep import RBM, VAE
+    from latently.deep import DBN, RBM, VAE, JointAutoencoder
 
-    X, _ = digits()
+    X, y = digits()
     given = {"random_state": 0, "max_iter": 2}
     model = {
         "perceptron": lambda: VAE(3, hidden_layer_sizes=(20, 10), activation="softplus", **given),
         "convolutions": lambda: VAE(3, hidden_layer_sizes=(4, 6), image_shape=(8, 8), **given),
         "bernoulli": lambda: VAE(2, hidden_layer_sizes=(12,), likelihood="bernoulli", **given),
         "rbm": lambda: RBM(16, **given),
-    }[kind]().fit(X)
+        "belief net": lambda: DBN((20, 12), **given),
+        "classes": lambda: JointAutoencoder(3, hidden_layer_sizes=(20, 10), **given),
+        "layers": lambda: DeepNLMF((12, 5), **given),
+    }[kind]()
+    model = model.fit(X, y) if kind == "classes" else model.fit(X)
     page = opened(visit, tmp_path / "e.html", model, X, image_shape=(8, 8))
     codes = np.asarray(model.transform(X[:2]), dtype=float)
     made = np.asarray(model.inverse_transform(codes.astype(np.float32)))
