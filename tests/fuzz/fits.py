@@ -114,7 +114,8 @@ def _sound(case, model, X, folder):
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
 # Four steps of a fit whose rows have several local optima each: the last digit may decide between them.
 KNOWN = {("NLMF-holes", "transform.0"), ("NLMF-holes", "reconstruct.0")}
-STEADY = [case for case in CASES if not case.trained and not case.layered]
+# Not those that visit rows in order: another order is another fit, as their pages say.
+STEADY = [case for case in CASES if not (case.trained or case.layered or case.counted)]
 
 
 def same_fit(rng, folder):

@@ -23,11 +23,14 @@ from scipy.special import xlogy
 from latently.backend.namespace import Floats
 from latently.distributions.binary_codes import (
     BuffetOdds,
+    Gains,
     Odds,
     Table,
+    best_codes,
     least_squares_gains,
     settle,
     swept_alone,
+    values_of,
 )
 from latently.distributions.binary_features import gaussian, swept_weights
 from latently.distributions.buffet_priors import GammaPrior, InverseGammaPrior, log_new_column
@@ -35,6 +38,8 @@ from latently.distributions.indian_buffet import log_ordered
 from latently.distributions.truncated_normal import TruncatedNormal
 
 _LEAST_COUNT = 1e-8  # in place of no row at all, for which q is the exponential prior
+_ROUNDS = 2  # of turns of all categories of new rows, and one more for each of them
+_ROUNDING = 1e-12  # relative, of sums of gains
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,27 @@ class Correlated:
     def counts(self) -> Floats:
         """(N, K) how many categories of a row have a feature."""
         return np.asarray(np.rint(self.categories @ self.links))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Categories and codes of rows, and what they gain over none."""
+
+    categories: Floats  # (n, C)
+    codes: Floats  # (n, K)
+    value: Floats  # (n,)
+
+    def or_better(self, other: _Rows) -> _Rows:
+        """The better of the two for every row; the same object if no row has anything better."""
+        better = other.value > self.value + _ROUNDING * (1.0 + np.abs(self.value))
+        if not better.any():
+            return self
+        chosen = better[:, None]
+        return _Rows(
+            np.where(chosen, other.categories, self.categories),
+            np.where(chosen, other.codes, self.codes),
+            np.where(better, other.value, self.value),
+        )
 
 
 @dataclass(frozen=True)
@@ -213,6 +239,40 @@ class CorrelatedCodes:
             + self.noise.log_prob(state.noise)
             + self.rate.log_prob(state.rate)
         )
+
+    # -- rows of their own ----------------------------------------------------------------------------
+
+    def best_codes(self, gains: Gains, V: Floats, prior: Floats) -> Floats:
+        """(n, K) codes of rows for themselves, of the highest probability with categories that were found.
+
+        V (C, K) are the features of categories, and `prior` (C,) the log prior odds of categories. A code
+        and its only category hold each other: neither is worth turning while the other stays. So categories
+        are turned together with the codes that then are best.
+        """
+
+        def with_codes(U: Floats) -> _Rows:
+            counts = np.rint(U @ V)
+            Z = best_codes(gains, self.log_odds(counts))
+            return _Rows(U, Z, values_of(gains, Z) + self.log_link(Z, counts).sum(axis=1) + U @ prior)
+
+        def climbed(here: _Rows) -> _Rows:
+            for _ in range(_ROUNDS + len(V)):
+                before = here
+                for c in range(len(V)):
+                    U = here.categories.copy()
+                    U[:, c] = 1.0 - U[:, c]
+                    here = here.or_better(with_codes(U))
+                if here is before:
+                    break
+            return here
+
+        none, every = (np.full((len(gains.linear), len(V)), level) for level in (0.0, 1.0))
+        alone = best_codes(gains, np.zeros(V.shape[1]))
+        suggested = self.visited_categories(alone, every, V, lambda c, U: np.full(len(U), prior[c]))
+        best = climbed(with_codes(none))
+        for U in (every, suggested):
+            best = best.or_better(climbed(with_codes(U)))
+        return best.codes
 
     # -- the link -------------------------------------------------------------------------------------
 

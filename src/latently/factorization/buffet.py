@@ -141,7 +141,7 @@ class BuffetFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ite
         """Learn the features, their number, and the codes of the rows.
 
         Rows have no weights: the prior of the codes counts them, so a row given twice is another model than
-        one row that counts twice.
+        one row that counts twice. They are visited in order, so another order can end in another optimum.
 
         Parameters
         ----------

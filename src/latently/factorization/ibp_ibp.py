@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from latently.distributions.binary_codes import best_codes, least_squares_gains, values_of
+from latently.distributions.binary_codes import least_squares_gains
 from latently.distributions.binary_features import BinaryFeatures
 from latently.distributions.buffet_priors import GammaPrior, InverseGammaPrior
 from latently.distributions.correlated_codes import Correlated, CorrelatedCodes
@@ -193,38 +193,20 @@ class IBPIBP(MonotoneBuffet):
     def predict_codes(self, X):
         """Codes of rows, (n_samples, n_components) of zeros and ones.
 
-        Each row for itself: codes and categories are turned in turns while that makes the row with both more
-        probable, from all categories on and from the codes that the row alone suggests, with prior odds
-        m_c : N - m_c for a category of m_c of the N fitted rows.
+        Each row for itself: categories are turned one at a time, each together with the codes that suit the
+        categories, while that makes the row with both more probable. Of the ends that are reached from no
+        category, from all, and from those that the codes of the row alone suggest, the best is kept. Prior
+        odds are m_c : N - m_c for a category of m_c of the N fitted rows.
         """
         return super().predict_codes(X)
 
     def _codes_of(self, table):
-        model, V = self._model(table), self.category_features_.astype(np.float64)
         gains = least_squares_gains(
             table, self.components_, self._component_variances(), float(self.noise_variance_)
         )
         prior = log_odds(len(self.categories_))[self.categories_.sum(axis=0)]
         prior = np.clip(prior, -_CERTAIN, _CERTAIN)  # no row, or every one
-        everything = np.ones((len(table.Y), len(V)))
-        best, found = None, np.zeros((len(table.Y), len(self.components_)))
-        for codes in (
-            best_codes(gains, model.log_odds(np.rint(everything @ V))),
-            best_codes(gains, np.zeros(len(self.components_))),  # as the rows alone have it
-        ):
-            U = everything
-            for _ in range(2 + len(V)):
-                before = U
-                U = model.visited_categories(codes, U, V, lambda c, U: np.full(len(U), prior[c]))
-                counts = np.rint(U @ V)
-                codes = best_codes(gains, model.log_odds(counts))
-                if np.array_equal(U, before):
-                    break
-            value = values_of(gains, codes) + model.log_link(codes, counts).sum(axis=1) + U @ prior
-            better = np.ones(len(U), dtype=bool) if best is None else value > best
-            found[better] = codes[better]
-            best = value if best is None else np.maximum(value, best)
-        return found
+        return self._model(table).best_codes(gains, self.category_features_.astype(np.float64), prior)
 
     def _parameters(self):
         return (
