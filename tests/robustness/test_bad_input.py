@@ -133,7 +133,9 @@ def test_weights_of_other_dtypes(name, X):
 )
 def test_choices_name_what_is_allowed(model, parameter, X):
     value = re.escape(repr(getattr(model, parameter)))
-    with pytest.raises(ValueError, match=rf"{parameter} must be (one of .*|True, .*|True or False, )not {value}"):
+    with pytest.raises(
+        ValueError, match=rf"{parameter} must be (one of .*|True, .*|True or False, )not {value}"
+    ):
         model.fit(X)
 
 
