@@ -13,6 +13,8 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from latently.estimators.checks import check_integer, check_number, check_seed
+from latently.estimators.fitting import ended_by_one_interrupt
+from latently.estimators.messages import InterruptedWarning, warn_user
 from latently.selection.families import Cell, described, families, rows_to_search
 from latently.selection.fit_check import Calibration, calibration
 
@@ -88,6 +90,7 @@ def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, 
     Returns
     -------
     Comparison
+        Ctrl-C ends the search with the fits so far; then `best_` is not fitted to all rows.
 
     Examples
     --------
@@ -108,6 +111,12 @@ def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, 
     found = search.run(families(train))
     if not found:
         raise ValueError("no family could be fitted: " + (search.error or "the rows do not suit any"))
+    if search.interrupted:
+        warn_user(
+            "compare was interrupted; it compares the models fitted until then, to a part of the rows",
+            InterruptedWarning,
+        )
+        n_bootstrap, refit = 0, False
     scores = {family.name: _scores(family, held_out) for family in found}
     stability = {
         family.name: _stability(family.best, train, held_out, n_bootstrap, random_state) for family in found
@@ -157,9 +166,21 @@ class _Search:
         self.X, self.start, self.budget, self.seed, self.progress = X, start, budget, seed, progress
         self.error = None
         self.complete = True
+        self.interrupted = False
 
     def run(self, kinds):
-        waiting = list(kinds)
+        """The families with a fit, best first; those until then if the user interrupts."""
+        kinds = list(kinds)
+        try:
+            self._fit_in_turn(list(kinds))
+        except KeyboardInterrupt:
+            if all(family.best is None for family in kinds):
+                raise
+            self.interrupted = True
+        found = [family for family in kinds if family.best is not None]
+        return sorted(found, key=lambda family: family.best.bic)
+
+    def _fit_in_turn(self, waiting):
         while waiting:
             for family in self._turn(waiting):
                 sizes = family.next_sizes()
@@ -175,8 +196,6 @@ class _Search:
                     self.progress(
                         self.elapsed(), self.budget, described(family.name, family.parameters(sizes))
                     )
-        found = [family for family in kinds if family.best is not None]
-        return sorted(found, key=lambda family: family.best.bic)
 
     def _turn(self, waiting):
         """The families that are fitted next: all at first, then the better half."""
@@ -202,9 +221,11 @@ class _Search:
             **family.parameters(sizes), **_SEARCH, random_state=self.seed, callbacks=[stop]
         )
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), ended_by_one_interrupt() as ending:
                 warnings.simplefilter("ignore")  # of convergence and degenerate components, in a search
                 model.fit(self.X)
+            if ending.interrupted:
+                raise KeyboardInterrupt
             bic = float(model.bic(self.X))
         except (ValueError, np.linalg.LinAlgError) as error:
             self.error = f"{described(family.name, family.parameters(sizes))}: {error}"
@@ -291,7 +312,9 @@ def _verdict(found, scores, fit, search):
                 sentences.append("Held-out rows agree.")
     if fit is not None:
         sentences.append(fit.verdict)
-    if not search.complete:
+    if search.interrupted:
+        sentences.append("The search was interrupted; more time tries more sizes.")
+    elif not search.complete:
         sentences.append(
             f"The search was stopped after its budget of {search.budget:g} s; a larger one tries more sizes."
         )
