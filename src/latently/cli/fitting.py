@@ -134,6 +134,8 @@ def _fitted(request, voice, folder, select_all):
     if _compares(request, select_all) and rows.n_rows >= FEWEST_TO_COMPARE:
         fitted = _best_family(request, record, rows, voice)
         return replace(fitted, record=_with_held_out(fitted.record, fitted.model, known, request.seed))
+    if request.model is None:
+        voice.note(f"the model is {name}; --model chooses another")
     labels, rows = _labels(model, name, rows, voice)
     sizes, grid = _sizes(request, model, rows.n_rows, len(places))
     estimator = build(
@@ -154,8 +156,8 @@ FEWEST_TO_COMPARE = 20  # rows
 
 
 def _compares(request, select_all):
-    """Whether families are compared: nothing was said about the model."""
-    given = request.model or request.k or request.q or request.options
+    """Whether families are compared: nothing was said about the model but its size."""
+    given = request.model or request.options
     return not (given or select_all) and request.criterion == DEFAULT_CRITERION
 
 
