@@ -62,13 +62,16 @@ def newton_minimum(
     base: Array,
     evaluated: Callable[[Array], tuple[Any, Array]],
     derivatives: Callable[[Any], tuple[Array, Array]],
+    patience: int = 1,
 ) -> Array:
     """(r, n) activations at a minimum of the loss and a penalty, by Newton's method from V.
 
     A quadratic is minimised over v >= 0 in every step, and rows whose cost would rise go half as far, and
     half again. `evaluated(V)` gives what derivatives are made of, and the loss of each row; `derivatives` of
     the former give minus the slopes (r, n) and the curvatures by s A (n, D), which must not be negative.
-    `base` is the part of the slopes by which moves are measured.
+    `base` is the part of the slopes by which moves are measured. A row is at its minimum when it hardly moves,
+    or when `patience` steps have gained nothing: more than one where curvatures are not exact, so that steps
+    become shorter slowly.
     """
     xp, r = namespace(V), V.shape[0]
     rounding = 16 * float(xp.finfo(V.dtype).eps)
@@ -78,6 +81,7 @@ def newton_minimum(
         return made, loss + penalty.l1 * xp.sum(V, axis=0) + 0.5 * penalty.l2 * xp.sum(V * V, axis=0)
 
     made, cost = costs(V)
+    idle = xp.zeros_like(cost)
     for _ in range(MOST_PASSES):
         pull, curvatures = derivatives(made)
         H = square_of(against(table, curvatures), r)
@@ -96,7 +100,8 @@ def newton_minimum(
             share = xp.where(worse, 0.5 * share, share)
         V = there
         near = xp.max(xp.abs(share * step) * base, axis=0) <= SOLVED * xp.max(V * base, axis=0)
-        if bool(xp.all(near | (before - cost <= slack))):
+        idle = xp.where(before - cost <= slack, idle + 1.0, 0.0)
+        if bool(xp.all(near | (idle >= patience))):
             break
     return V
 
@@ -487,7 +492,8 @@ class BetaDivergence:
             return B @ (above - below).T, xp.maximum(curvatures, _LEAST_CURVATURE * below / Y)
 
         base = B @ below.T + self.penalty.l1
-        found = newton_minimum(V, codebook.table(), self.penalty, base, evaluated, derivatives)
+        table = codebook.table()
+        found = newton_minimum(V, table, self.penalty, base, evaluated, derivatives, _PATIENCE)
         return namespace(A).astype(found, A.dtype, copy=False)
 
     def row_costs(self, V: Array, A: Array, block: Block) -> Array:
@@ -507,6 +513,7 @@ class BetaDivergence:
 
 
 _ONLINE_STEPS = 10  # with penalties, where one is not the minimum
+_PATIENCE = 30
 _LEAST_CURVATURE = 0.25  # of that at x = y, where the loss is not convex
 
 
