@@ -69,9 +69,9 @@ def newton_minimum(
     A quadratic is minimised over v >= 0 in every step, and rows whose cost would rise go half as far, and
     half again. `evaluated(V)` gives what derivatives are made of, and the loss of each row; `derivatives` of
     the former give minus the slopes (r, n) and the curvatures by s A (n, D), which must not be negative.
-    `base` is the part of the slopes by which moves are measured. A row is at its minimum when it hardly moves,
-    or when `patience` steps have gained nothing: more than one where curvatures are not exact, so that steps
-    become shorter slowly.
+    `base` is the part of the slopes by which moves are measured. A row is at its minimum when it hardly
+    moves, or when `patience` steps have gained nothing: more than one where curvatures are not exact, so that
+    steps become shorter slowly.
     """
     xp, r = namespace(V), V.shape[0]
     rounding = 16 * float(xp.finfo(V.dtype).eps)
