@@ -61,7 +61,18 @@ class Comparison:
         return self.verdict_
 
 
-def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, refit=True, progress=None):
+def compare(
+    X,
+    *,
+    n_components=None,
+    n_factors=None,
+    budget=30,
+    n_bootstrap=0,
+    feature_names=None,
+    random_state=0,
+    refit=True,
+    progress=None,
+):
     """Fit the sensible families of densities to rows, and say which to use.
 
     Gaussian mixtures of several structures, factor models, their mixtures, and a mixture with heavy tails
@@ -72,6 +83,9 @@ def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, 
     ----------
     X : array-like of shape (n_samples, n_features)
         Standardised rows, NaN where missing; tables are compared by `TableModel` or the command line.
+    n_components, n_factors : int or list of int, optional
+        Compare only models with one of these numbers of components, or of factors. By default all families
+        are compared, in sizes that the search finds.
     budget : float, default=30
         Seconds for all fits of the comparison; a fit under way when the time is over is stopped.
     n_bootstrap : int, default=0
@@ -101,11 +115,12 @@ def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, 
     check_number("budget", budget, least=0.1)
     check_integer("n_bootstrap", n_bootstrap, least=0)
     check_seed("random_state", random_state)
+    sizes = [_numbers("n_components", n_components), _numbers("n_factors", n_factors)]
     start = time.monotonic()
     X = _checked(X)
     train, held_out = _divided(X, random_state)
     search = _Search(train, start, float(budget), random_state, progress)
-    found = search.run(families(train))
+    found = search.run(families(train, *sizes))
     if not found:
         raise ValueError("no family could be fitted: " + (search.error or "the rows do not suit any"))
     scores = {family.name: _scores(family, held_out) for family in found}
@@ -128,6 +143,18 @@ def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, 
         _verdict(found, scores, fit, search),
         time.monotonic() - start,
     )
+
+
+def _numbers(name, given):
+    """The allowed numbers in ascending order; None if all are."""
+    if given is None:
+        return None
+    numbers = [given] if np.ndim(given) == 0 else list(given)
+    if not numbers:
+        raise ValueError(f"{name} must be a number or a list of numbers, not empty")
+    for number in numbers:
+        check_integer(name, number, least=1)
+    return sorted(map(int, set(numbers)))
 
 
 def _checked(X):
