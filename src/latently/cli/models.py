@@ -153,6 +153,7 @@ _NOT_OPTIONS = {
     "max_iter",
     "tol",
     "class_prior",
+    "fixed_components",
 }
 
 
