@@ -14,12 +14,11 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-import latently
 from latently import load
 from latently.deep import JointAutoencoder
 
 NETWORKS = Path(inspect.getfile(JointAutoencoder)).parent
-LIBRARY = Path(inspect.getfile(latently)).parent
+LIBRARY = NETWORKS.parent
 
 
 def kept(name, settings, compute, code=NETWORKS):
