@@ -83,10 +83,20 @@ class _Limit:
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
-            self._holders -= 1
-            if self._holders == 0:
-                _take_control()
-                self._limiter.restore_original_limits()
+            if self._holders == 1:
+                self._give_back()
+            self._holders = max(0, self._holders - 1)  # none are left after a fork
+
+    def _give_back(self) -> None:
+        _take_control()
+        self._limiter.restore_original_limits()
+
+    def after_fork(self) -> None:
+        """In a child made by fork: those that held the limit are fits of its parent."""
+        self._lock = threading.Lock()
+        if self._holders > 0:
+            self._give_back()
+        self._holders = 0
 
 
 def _take_control() -> None:
@@ -97,6 +107,8 @@ def _take_control() -> None:
 
 
 _LIMIT = _Limit()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_LIMIT.after_fork)
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
