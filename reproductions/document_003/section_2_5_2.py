@@ -84,7 +84,7 @@ def measure(settings, seed):
     for name in settings["sets"]:
         for method in METHODS:
             found = []
-            for number in range(settings["seeds"]):
+            for number in range(settings["seeds"][name]):
                 of_fit = {key: value for key, value in settings.items() if key not in NOT_OF_A_FIT}
                 what = {"data": name, "method": method, "seed": seed + number, "settings": of_fit}
                 found.append(kept("dagmm", what, lambda at=(name, method, settings, seed + number): run(*at)))
@@ -148,10 +148,10 @@ REPRODUCTION = Reproduction(
     ),
     settings={
         "sets": ["thyroid", "arrhythmia", "KDD 10 %"],
-        "seeds": 10,
+        "seeds": {"thyroid": 10, "arrhythmia": 10, "KDD 10 %": 2},
         "epochs": {"thyroid": 2000, "arrhythmia": 1000, "KDD 10 %": 20},
         "learning_rate": 1e-3,
         "kdd_rows": 50000,
     },
-    quick_settings={"sets": ["arrhythmia"], "seeds": 1, "epochs": {"arrhythmia": 2}},
+    quick_settings={"sets": ["arrhythmia"], "seeds": {"arrhythmia": 1}, "epochs": {"arrhythmia": 2}},
 )

@@ -299,6 +299,7 @@ CASES = [
     Case("NMF", partial(NMF, 2, **QUICK), rows="counts", direction=-1, objective=None),
     Case("NMF-mu", partial(NMF, 2, solver="mu", **QUICK), rows="counts", direction=-1, objective=None),
     Case("NMF-kl", partial(NMF, 2, loss="kl", **QUICK), rows="counts", direction=-1, objective=None),
+    Case("NMF-beta", partial(NMF, 2, loss=0.5, **QUICK), rows="counts", direction=-1, objective=None),
     Case("NLMF", partial(NLMF, 2, sigma2=0.5, alpha=0.1, beta=0.1, **QUICK), **FALLING),
     Case("NLMF-holes", partial(NLMF, 2, mapping="logistic", solver="exact", **QUICK), holes=True, **FALLING),
     Case(

@@ -5,10 +5,12 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 import latently
+from latently.distributions.tri_factors import Factors, Overlap, balanced
 from latently.factorization import NMTF, FastNMTF, PenalizedNMTF
 from latently.selection import select
 from tests.oracles import nmtf as oracle
@@ -152,6 +154,39 @@ def test_descent_is_no_worse_than_multiplicative_updates():
             warnings.simplefilter("ignore", ConvergenceWarning)
             descent, plain = (cls(4, 3, accelerate=how, **options).fit(X) for how in ("auto", None))
         assert descent.history_[-1] <= plain.history_[-1] * (1 + 1e-3)
+
+
+def test_lengths_of_factors_make_the_penalties_least_and_leave_the_product():
+    """With overlaps between all clusters the least penalties over lengths exist, and are found."""
+    rng = np.random.default_rng(8)
+    _, Z, W, C = problem(rng)
+    overlap = Overlap(0.7, 0.4, 0.3)
+
+    def penalties(logs):
+        p, q = np.exp(logs[:3]), np.exp(logs[3:])
+        z, w, c = Z * p, W / np.outer(p, q), C * q
+        return oracle.cost(z @ w @ c.T, z, w, c, 0.7, 0.4, 0.3)
+
+    factors = Factors(Z, W, C)
+    for _ in range(60):
+        before, factors = factors, balanced(factors, overlap)
+        assert sum(overlap.costs(factors)) <= sum(overlap.costs(before)) * (1 + 1e-12)
+    np.testing.assert_allclose(factors.rows @ factors.core @ factors.columns.T, Z @ W @ C.T, rtol=1e-9)
+    least = minimize(penalties, np.zeros(5), tol=1e-12).fun
+    assert sum(overlap.costs(factors)) == pytest.approx(least, rel=1e-6)
+    assert least < 0.9 * penalties(np.zeros(5))
+
+
+@pytest.mark.parametrize("penalty", [0.1, 10.0])
+def test_rows_without_noise_need_few_sweeps(penalty):
+    """Nearly all of their cost is penalties, which sweeps alone lower for thousands of iterations."""
+    X, z, c = planted(np.random.default_rng(0), noise=0.0)
+    penalties = dict.fromkeys(PENALTIES, penalty)
+    model = PenalizedNMTF(4, 3, n_init=3, max_iter=30, random_state=0, **penalties).fit(X)
+    assert model.converged_ and np.all(np.diff(model.history_) <= 0)
+    assert model.history_[-1] < 1e-6 * np.sum(X**2)
+    assert adjusted_rand_score(z, model.row_labels_) == adjusted_rand_score(c, model.column_labels_) == 1.0
+    np.testing.assert_allclose(model.reconstruct(X), X, atol=1e-2)
 
 
 # -- clusters -----------------------------------------------------------------------------------------

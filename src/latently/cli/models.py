@@ -156,6 +156,7 @@ _NOT_OPTIONS = {
     "max_iter",
     "tol",
     "class_prior",
+    "fixed_components",
 }
 
 

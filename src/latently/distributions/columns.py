@@ -259,7 +259,7 @@ class ColumnFamily(Family):
         return numbers + categories + ordered + K * (len(layout.counts) + sum(layout.dispersed))
 
     def least_rows(self, D: int) -> int:
-        return self.gaussian.least_rows(len(self.layout.numbers)) if self.layout.numbers else 1
+        return self.gaussian.least_rows(len(self.layout.numbers)) if self.layout.numbers else 2
 
     def at_floor(self, params: ColumnParams) -> Array:
         found = np.zeros((params.rates.shape[0], self.layout.n_features), dtype=bool)

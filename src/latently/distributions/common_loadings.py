@@ -539,7 +539,7 @@ class CommonLoadings(Family):
         return min(structured, K * D + covariances * D * (D + 1) // 2)
 
     def least_rows(self, D: int) -> int:
-        return 1 if self.shared else self.n_factors + 1
+        return super().least_rows(D) if self.shared else self.n_factors + 1
 
     def at_floor(self, params: CommonParams) -> Array:
         xp, shape = namespace(params.centre), params.means.shape

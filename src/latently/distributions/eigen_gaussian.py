@@ -115,9 +115,7 @@ class EigenGaussian(FullGaussian):
 
     def least_rows(self, D: int) -> int:
         """As many as the parameters of a component's own need."""
-        if self.model[2] == "V":
-            return D + 1
-        return 2 if self.model[1] == "V" else 1
+        return D + 1 if self.model[2] == "V" else 2
 
 
 def _singular(model: str) -> str:

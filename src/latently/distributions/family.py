@@ -64,8 +64,11 @@ class Family(Protocol):
         """Free parameters of K components, weights not counted."""
 
     def least_rows(self, D: int) -> int:
-        """Rows that determine the parameters of a component; those with fewer are degenerate."""
-        return 1
+        """Rows that determine the parameters of a component; those with fewer are degenerate.
+
+        Any mean describes one row exactly, so at least two.
+        """
+        return 2
 
     def at_floor(self, params: Any) -> Array:
         """(K, D) bool: features, or directions, in which a component has the smallest variance allowed."""

@@ -345,7 +345,7 @@ class FullGaussian(Family):
         return K * D + (1 if self.shared else K) * D * (D + 1) // 2
 
     def least_rows(self, D: int) -> int:
-        return 1 if self.shared else D + 1
+        return super().least_rows(D) if self.shared else D + 1
 
     def at_floor(self, params: FullParams) -> Array:
         """By the eigenvalues relative to the floor."""

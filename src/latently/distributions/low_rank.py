@@ -472,7 +472,7 @@ class LowRankGaussian(Family):
     def least_rows(self, D: int) -> int:
         """Any q + 1 points lie in a subspace of q factors; one more tells of noise of a component's own."""
         q = min(self.n_factors, D)
-        return q + 1 if self.shared else min(q + 2, D + 1)
+        return max(q + 1, super().least_rows(D)) if self.shared else min(q + 2, D + 1)
 
     def at_floor(self, params: LowRankParams) -> Array:
         return params.noise_variance <= self._floor() * (1.0 + NEAR_FLOOR)

@@ -186,9 +186,7 @@ class ParsimoniousFactors(LowRankGaussian):
         return K * D + min(K * loadings + one + (K - 1) * more, K * full)
 
     def least_rows(self, D: int) -> int:
-        if not self.common_loadings:
-            return super().least_rows(D)
-        return 1 if self.noise == "shared" else 2
+        return 2 if self.common_loadings else super().least_rows(D)
 
 
 # -- noise (K, S) of each form, from sums s (K, S), weights n (K, S), that before, and the floor (S,) -------

@@ -22,6 +22,8 @@ from latently.distributions.nonnegative import added_up, against, descended, min
 Floats = NDArray[np.float64]
 
 _TINY = 1e-300
+_LONGER = 4.0  # a column of Z or C is made longer or shorter by up to this factor a sweep
+_NEGLIGIBLE = 1e-9  # part of the squares of X; penalties below are not lowered any further
 _PASSES = 3  # of coordinate descent over each factor
 _SOLVED, _MOST_PASSES, _MOST_ROUNDS = 1e-10, 2000, 20  # when the best row factors are found
 _EQUAL = 1e-9  # what single clusters explain of a row, relative to the best
@@ -177,7 +179,43 @@ def descending(table: Table, factors: Factors, overlap: Overlap) -> tuple[Factor
     cross = toward_rows.T @ C
     W = _descended_core(W, square, C.T @ C, cross, overlap.core)
     there = Factors(Z, W, C)
-    return there, squared_error(table, there, cross) + sum(overlap.costs(there))
+    error, penalties = squared_error(table, there, cross), sum(overlap.costs(there))
+    if penalties > max(error, _NEGLIGIBLE * table.square):  # else rows decide, not the scale of factors
+        there = balanced(there, overlap)
+        penalties = sum(overlap.costs(there))
+    return there, error + penalties
+
+
+def balanced(factors: Factors, overlap: Overlap) -> Factors:
+    """The same product, with columns of Z and C of such lengths that the penalties are lower.
+
+    With Z scaled by p and C by q they are sums of products of powers of p and q, which is convex in
+    logarithms; every length in turn is set to its minimum. Sweeps move scale between the factors very slowly.
+    """
+    Z, W, C = factors.rows, factors.core, factors.columns
+    p, q = np.ones(W.shape[0]), np.ones(W.shape[1])
+    between_rows = _off_diagonal(overlap.rows, len(p)) * (Z.T @ Z)
+    between_columns = _off_diagonal(overlap.columns, len(q)) * (C.T @ C)
+    squares = overlap.core * W**2
+    for _ in range(_PASSES):
+        p = _lengths(p, between_rows, squares @ q**-2.0)
+        q = _lengths(q, between_columns, p**-2.0 @ squares)
+    return Factors(Z * p, W / np.outer(p, q), C * q)
+
+
+def _lengths(p: Floats, between: Floats, squares: Floats) -> Floats:
+    """Each p_k in turn at the minimum of p_k sum_j between_kj p_j + squares_k / (2 p_k^2).
+
+    A cluster that overlaps with no other would grow without end, so there are bounds.
+    """
+    p = p.copy()
+    for k in range(len(p)):
+        slope = float(between[k] @ p)
+        if slope > 0.0:
+            p[k] = np.cbrt(np.clip(squares[k] / slope, _LONGER**-3, _LONGER**3))
+        elif squares[k] > 0.0:
+            p[k] = _LONGER
+    return p
 
 
 def _off_diagonal(size: float, n: int) -> Floats:

@@ -293,7 +293,8 @@ class PenalizedNMTF(TriFactorization):
         becoming small while W grows.
     tol : float, default=1e-4
         The fit stops when a sweep decreases the cost by less than `tol` times the cost. Where penalties are
-        large beside X, scale moves between the factors for many sweeps, with little gain.
+        large beside X, but not most of the cost, scale moves between the factors for many sweeps, with little
+        gain.
     {options}
 
     Attributes

@@ -1,9 +1,10 @@
 """Degenerate components: those that describe a few rows, or a subspace, exactly.
 
 The likelihood of a mixture grows without bound as a component shrinks around rows that it can fit exactly:
-any q + 1 rows for q factors, any D rows for a full covariance. Such an optimum says nothing about the data. A
-component is called degenerate if it has fewer rows than its family needs (`Family.least_rows`), or if it has
-reached the floor in most features.
+any q + 1 rows for q factors, any D rows for a full covariance. Such an optimum says nothing about the data,
+and no more does a component that is the mean of one row, whatever it shares with others. A component is
+called degenerate if it has fewer rows than its family needs (`Family.least_rows`), or if it has reached the
+floor in most features.
 """
 
 from __future__ import annotations
