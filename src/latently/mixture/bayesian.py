@@ -25,7 +25,7 @@ from latently.estimators.checks import (
 )
 from latently.estimators.options import estimator
 from latently.estimators.parameters import Parameter
-from latently.mixture.posterior import PosteriorMixture, PosteriorStructure
+from latently.mixture.posterior import TYPICAL, PosteriorMixture, PosteriorStructure
 from latently.mixture.priors import ROWS, weak_prior
 
 
@@ -95,7 +95,7 @@ class BayesianGaussianMixture(PosteriorMixture):
     prior_mean_, prior_covariance_, prior_rows_ : ndarray
         The prior of every component: worth so many rows about this mean, of expected precision the inverse
         of this covariance; they are the mean and the covariance of all rows, the latter over
-        n_components^(2 / n_features).
+        10^(2 / n_features).
     {attributes}
 
     Examples
@@ -132,7 +132,7 @@ class BayesianGaussianMixture(PosteriorMixture):
         rows = ROWS if isinstance(self.prior, str) else float(self.prior)
         sweep = data.sweep(frame, floats_per_row=4 * data.n_features, block_size=self.block_size)
         variance = (summary.deviation / frame.scale) ** 2
-        spread = weak_prior(FullGaussian(floor), floor, variance, summary, sweep, self.n_components, rows)
+        spread = weak_prior(FullGaussian(floor), floor, variance, summary, sweep, TYPICAL, rows)
         mean = (summary.mean - frame.shift) / frame.scale
         covariance = spread.scale * frame.scale[:, None] * frame.scale
         covariance = 0.5 * (covariance + covariance.T)

@@ -26,7 +26,7 @@ from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, store
 from latently.mixture.factors import FactorMethods
 from latently.mixture.mfa import MFA
-from latently.mixture.posterior import PosteriorMixture, PosteriorStructure
+from latently.mixture.posterior import TYPICAL, PosteriorMixture, PosteriorStructure
 from latently.mixture.priors import ROWS, weak_prior
 
 
@@ -131,12 +131,12 @@ class BayesianMFA(FactorMethods, PosteriorMixture):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.datasets import load_iris
     >>> from latently.mixture import BayesianMFA
-    >>> X = load_wine().data
-    >>> model = BayesianMFA(n_components=6, n_factors=4, random_state=0).fit(X)
+    >>> X = load_iris().data
+    >>> model = BayesianMFA(n_components=8, n_factors=3, random_state=0).fit(X)
     >>> model.n_components_
-    3
+    2
     """
 
     n_components: int = option(default=10, check=check_integer, least=1)
@@ -218,7 +218,7 @@ class BayesianMFA(FactorMethods, PosteriorMixture):
         sweep = data.sweep(frame, floats_per_row=4 * data.n_features, block_size=self.block_size)
         variance = (summary.deviation / frame.scale) ** 2
         plain = LowRankGaussian(family.n_factors, floor)
-        spread = weak_prior(plain, floor, variance, summary, sweep, self.n_components, rows)
+        spread = weak_prior(plain, floor, variance, summary, sweep, TYPICAL, rows)
         mean = (summary.mean - frame.shift) / frame.scale
         self._prior_of_all = {
             "prior_mean": summary.mean,

@@ -22,6 +22,7 @@ from latently.mixture.structure import Structure
 
 PROCESSES = {"dirichlet_process": True, "dirichlet": False}
 _BOUND = replace(LOG_LIKELIHOOD, name="lower bound per row")
+TYPICAL = 10  # components that share the volume of the data in priors, whatever `n_components` is
 _LEAST_ROWS = 1.0  # of a component that is kept
 
 
