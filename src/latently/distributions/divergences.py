@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from latently.backend.namespace import Array, double, is_numpy, is_sparse, namespace, zeros
+from latently.backend.namespace import Array, double, is_sparse, namespace, zeros
 from latently.core.block import Block
 from latently.distributions.nonnegative import (
     INNER_PASSES,
@@ -258,15 +258,12 @@ def _ratios(
     told = None
     if cost:
         expected = xp.sum(Y if seen is None else Y * seen, axis=1)
-        if is_numpy(X):  # logarithms take long, and counts are mostly zero
-            rows, columns = np.nonzero(X)
-            x = X[rows, columns]
-            logs = np.bincount(rows, weights=x * np.log(np.maximum(Y[rows, columns], TINY)), minlength=len(X))
-        else:
-            logs = xp.sum(xp.where(X > 0, X * xp.log(xp.clip(Y, min=smallest(Y))), 0.0), axis=1)
+        logs = xp.sum(X * xp.log(xp.clip(Y, min=smallest(Y))), axis=1)
         told = double(expected) - double(logs)
         if not by_row:
             told = xp.sum(told if weight is None else told * weight)
+    if bool(xp.min(Y) > smallest(Y)):
+        return X / Y, told
     above = smallest(Y) < Y  # else no component has the feature, so that its ratio counts for nothing
     return xp.where(above, X / xp.where(above, Y, 1.0), 0.0), told
 
@@ -402,7 +399,7 @@ class BetaDivergence:
         reached = None if bool(xp.min(Y) > least) else least < Y
         if reached is not None:
             Y = xp.where(reached, Y, least)
-        below = 1.0 / Y if beta == 0 else Y ** (beta - 1.0)
+        below = _powered(Y, beta - 1.0)
         above = X * below / Y
         told = None
         if cost:
@@ -515,6 +512,12 @@ class BetaDivergence:
 _ONLINE_STEPS = 10  # with penalties, where one is not the minimum
 _PATIENCE = 30
 _LEAST_CURVATURE = 0.25  # of that at x = y, where the loss is not convex
+
+
+def _powered(Y: Array, exponent: float) -> Array:
+    """A power of positive numbers; roots are faster than powers of a half."""
+    half = exponent % 1.0 == 0.5
+    return Y ** (exponent - 0.5) * namespace(Y).sqrt(Y) if half else Y**exponent
 
 
 def _dense(X: Any) -> Array:

@@ -41,6 +41,7 @@ from latently.estimators.randomness import as_random_state
 from latently.estimators.weights import weights_in_rows
 from latently.selection import leaders
 from latently.selection.criteria import CRITERIA, DEFAULT, OF_ALL_ROWS, listed
+from latently.selection.frames import pandas
 from latently.selection.nesting import is_nested, start_from
 from latently.selection.pipelines import is_pipeline, selected_last_step
 from latently.selection.result import Selection, cell_name
@@ -142,7 +143,7 @@ def select(
             ),
             estimator, X, grid, y,
         )  # fmt: skip
-    pandas = _pandas()
+    pandas()  # before anything is fitted
     check_choice("criterion", criterion, CRITERIA)
     kind = CRITERIA[criterion]
     _check_estimator(estimator, kind)
@@ -171,7 +172,7 @@ def select(
     except KeyboardInterrupt:
         search.end_here()
     search.complain()
-    table = pandas.DataFrame(search.rows(kind.column)).astype(_COLUMNS)
+    table = pandas().DataFrame(search.rows(kind.column)).astype(_COLUMNS)
     found = Selection(criterion, table, cells, [search.fits[cell, 0].model for cell in range(len(cells))])
     if degenerate_count(found.best_):
         warnings.warn(
@@ -184,14 +185,6 @@ def select(
 
 
 # -- validation of arguments -----------------------------------------------------------------------------
-
-
-def _pandas():
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("select makes a table and needs pandas: pip install 'latently[csv]'") from error
-    return pandas
 
 
 def _check_estimator(estimator, criterion):
