@@ -363,3 +363,20 @@ def test_large_tables_stay_on_disk_and_fit_a_memory_cap(tmp_path):
     assert process.returncode == 0, err
     assert "temporary file" in err
     assert {path.name for path in tmp_path.iterdir()} == {"a.npy", "m"}
+
+
+def test_a_cluster_fits_the_same_model(latently, data, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    fit = ("fit", data, "-m", "mfa", "-k", 2, "-q", 2)
+    latently(*fit, "-o", tmp_path / "here")
+    with distributed.LocalCluster(n_workers=2, processes=False, dashboard_address=None) as cluster:
+        where = ("--scheduler", cluster.scheduler_address)
+        assert "fitted by 2 workers" in latently(*fit, "-o", tmp_path / "there", *where).err
+        monkeypatch.setattr("latently.cli.cluster._is_there", lambda path: False)
+        refused = latently(*fit, "-o", tmp_path / "blind", *where, code=1).err
+        assert "cannot read" in refused and "folder that all workers share" in refused
+    here, there = (library.load(tmp_path / name).estimator_ for name in ("here", "there"))
+    np.testing.assert_allclose(there.means_, here.means_, rtol=1e-6)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name in ("there", "blind")) == ["there"]
+    monkeypatch.setattr("latently.cli.cluster._PATIENCE", 0.2)
+    assert "no Dask scheduler answers" in latently(*fit, "--scheduler", "tcp://127.0.0.1:1", code=1).err

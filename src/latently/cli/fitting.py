@@ -63,6 +63,7 @@ class Request:
     hold_out: float = 0.0  # share of the rows that are left out of the fit
     jobs: int | None = None
     budget: float = BUDGET  # seconds to compare families
+    scheduler: str | None = None  # address of a Dask cluster that fits
 
 
 @dataclass
@@ -102,6 +103,8 @@ def fit(request, voice, *, select_all=False, then=None):
 
 def _fitted(request, voice, folder, select_all):
     table = open_table(request.data, request.reading, voice)
+    if request.scheduler is not None:  # workers read the rows from their file
+        request = replace(request, in_memory=False)
     limit = {None: IN_MEMORY_BYTES, True: np.inf, False: 0}[request.in_memory]
     known = surveyed(
         table,
@@ -147,7 +150,11 @@ def _fitted(request, voice, folder, select_all):
         selection = _selected(estimator, by, grid, request, voice)
         estimator.set_params(**selection.best_params_)
     check_enough(estimator, rows.n_rows)
-    fitted = selection.best_ if selection and all_rows else _run(estimator, rows.X, labels, voice)
+    fitted = (
+        selection.best_
+        if selection and all_rows
+        else _run(estimator, rows.X, labels, voice, request.scheduler)
+    )
     record = _with_held_out(record, fitted, known, request.seed)
     return _complete(fitted, record, rows, selection)
 
@@ -172,7 +179,7 @@ def _best_family(request, record, rows, voice):
         for parameter, value in (("max_iter", request.max_iter), ("tol", request.tol))
         if value is not None
     }
-    fitted = _run(estimator.set_params(**more), rows.X, None, voice)
+    fitted = _run(estimator.set_params(**more), rows.X, None, voice, request.scheduler)
     fit = comparison.calibration_
     record = replace(
         record,
@@ -388,7 +395,12 @@ def _selected(estimator, X, grid, request, voice):
 # -- one fit ---------------------------------------------------------------------------------------------
 
 
-def _run(estimator, X, labels, voice):
+def _run(estimator, X, labels, voice, scheduler=None):
+    if scheduler is not None:
+        from latently.cli.cluster import rows_on_cluster
+
+        with rows_on_cluster(X, scheduler, voice) as rows:
+            return _run(estimator, rows, labels, voice)
     title = f"Fitting {type(estimator).__name__}"
     with voice.bar(title) as moved:
         has_callbacks = "callbacks" in estimator.get_params(deep=False)

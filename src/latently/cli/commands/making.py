@@ -20,6 +20,7 @@ from latently.cli.commands.options import (
     Jobs,
     ModelOptions,
     ReadOptions,
+    Scheduler,
     Seed,
     option,
     output_option,
@@ -41,6 +42,7 @@ def fit(
     images: ImageOptions,
     budget: Budget = 30.0,
     jobs: Jobs = None,
+    scheduler: Scheduler = None,
     seed: Seed = 0,
     output: ToFolder = "latently-model",
     force: Force = False,
@@ -54,7 +56,7 @@ def fit(
     latently fit wine.csv --label cultivar --output wines
     """
     request = _request(data, criteria.DEFAULT, of, columns, read, images, seed, output, force)
-    request = replace(request, budget=budget, jobs=jobs)
+    request = replace(request, budget=budget, jobs=jobs, scheduler=scheduler)
     from latently.cli.fitting import fit as fitted_to
 
     with Voice(answer.json, answer.quiet) as voice:

@@ -201,6 +201,14 @@ Jobs = Annotated[
     int | None,
     option("--jobs", "-j", help="Models fitted at the same time; by default as many as cores.", panel=_MODEL),
 ]
+Scheduler = Annotated[
+    str | None,
+    option(
+        help="Address of a Dask scheduler, such as tcp://host:8786, whose workers fit the model; they read "
+        "the rows from a file in the folder of --output.",
+        panel=_MODEL,
+    ),
+]
 Budget = Annotated[
     float, option(help="Seconds in which families of models are compared.", panel=_MODEL, min=0.1)
 ]
