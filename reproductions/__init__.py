@@ -4,8 +4,9 @@
 
 Each source document has one folder: `document_003/table_3_5.py` holds a `REPRODUCTION`, and its full run with
 seed 0 is kept as `document_003/results/table-3.5.*`. A new module is found by itself. `framework` says what a
-reproduction is, `restarts` fits models several times, `plots` draws. Nothing here is installed with latently,
-of which only public names are used.
+reproduction is, `judgement` compares with print, `overview` writes the page
+about all of them, `inventory` lists what the documents have, `plots` draws. Nothing here is installed with
+latently, of which only public names are used.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import sys
 import warnings
 
 import reproductions
+from reproductions import framework, overview
 
 PROGRAM = "python -m reproductions"
 
@@ -27,14 +28,19 @@ def main(arguments=None):
     if unknown:
         parser.error(f"there is no reproduction {', '.join(unknown)}; --list says which there are")
     names = list(known) if options.all or options.list else options.ids
+    if options.page and not names:
+        print(f"Wrote {overview.write()}")
+        return 0
     if not names:
-        parser.error("name a reproduction, or give --all or --list")
+        parser.error("name a reproduction, or give --all, --list or --page")
     chosen = {name: known[name] for name in names}
     if options.list:
         titles = {name: reproduction.title for name, reproduction in chosen.items()}
         lines = (f"{name}  {title}" for name, title in titles.items())
         print(json.dumps({"reproductions": titles}) if options.json else "\n".join(lines))
         return 0
+    if options.retell:
+        return retell(chosen)
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         return run(chosen, options)
@@ -63,6 +69,12 @@ def command():
     add("--quick", action="store_true", help="Few restarts, part of the grid; saved only with --output.")
     add("-o", "--output", metavar="FOLDER", help="Where results are saved; by default beside the code.")
     add("--seed", type=seed, default=0, help="Of all that is drawn by chance; 0 by default.")
+    add(
+        "--page",
+        action="store_true",
+        help="Write the page about all saved results, docs/reproductions_state.md.",
+    )
+    add("--retell", action="store_true", help="Run nothing; write saved results with the texts of today.")
     add("--json", action="store_true", help="Answer with one JSON object on stdout.")
     add("--debug", action="store_true", help="Show where an error came from.")
     return parser
@@ -94,9 +106,23 @@ def run(chosen, options):
         results[name] = {"records": result.records, "published": reproduction.published, "files": paths}
         if not options.json:
             print("\n".join([result.to_markdown(), *(f"Wrote {path}" for path in paths)]), flush=True)
+    if options.page or (results and not options.quick and options.output is None):
+        note(f"wrote {overview.write()}")
     if options.json:
         print(json.dumps({"results": results, "left_out": left_out}, allow_nan=False))
     return 1 if left_out else 0
+
+
+def retell(chosen):
+    """Write saved results again, without their pictures."""
+    for name, reproduction in chosen.items():
+        content = overview.saved(name)
+        if content is not None:
+            result = framework.Result.of_saved(reproduction, content)
+            for path in result.save(with_figures=False):
+                print(f"Wrote {path}")
+    print(f"Wrote {overview.write()}")
+    return 0
 
 
 def interrupt(number, frame):

@@ -50,6 +50,15 @@ class Reproduction:
         Why numbers differ, and what is wrong with the printed ones.
     figures : mapping of str to callable
         Ending of the file name to `figure(result)`, which gives a matplotlib figure.
+    better : mapping of str to str
+        Published entries that are judged, each with "lower" or "higher": which is the better.
+    excluded : callable, optional
+        `excluded(record, measure)` says why a published number cannot be compared, or gives None.
+    counted : callable, optional
+        Whether a published record is counted; not if it repeats another one beside a variant of ours.
+    tested : callable, optional
+        `tested(record, measure)` is the number of rows behind a published rate; by default it is what our
+        records say as "rows".
     """
 
     id: str
@@ -66,6 +75,10 @@ class Reproduction:
     summary: Callable[[list[Record]], list[Record]] | None = None
     remarks: Sequence[str] = ()
     figures: Mapping[str, Callable[[Result], Any]] = field(default_factory=dict)
+    better: Mapping[str, str] = field(default_factory=dict)
+    excluded: Callable[[Record, str], str | None] = lambda record, measure: None
+    counted: Callable[[Record], bool] = lambda record: True
+    tested: Callable[[Record, str], int | None] = lambda record, measure: record.get("rows")
 
     def run(self, quick: bool = False, seed: int = 0) -> Result:
         """Our numbers beside the published ones."""
@@ -85,6 +98,13 @@ class Result:
     quick: bool
     seed: int
     seconds: float
+    versions: Mapping[str, str] = field(default_factory=lambda: versions())
+
+    @classmethod
+    def of_saved(cls, reproduction: Reproduction, content: Mapping[str, Any]) -> Result:
+        """A saved result, to be told with the texts of today."""
+        names = ("records", "settings", "quick", "seed", "seconds", "versions")
+        return cls(reproduction, **{name: content[name] for name in names})
 
     def rows(self) -> list[Record]:
         """Our records, each with the published numbers of the same keys as "..., published"."""
@@ -134,13 +154,13 @@ class Result:
             "seed": self.seed,
             "settings": dict(self.settings),
             "seconds": round(self.seconds, 1),
-            "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+            "versions": dict(self.versions),
             "records": self.records,
             "published": list(of.published),
         }
         return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
-    def save(self, folder: str | os.PathLike[str] | None = None) -> list[Path]:
+    def save(self, folder: str | os.PathLike[str] | None = None, *, with_figures: bool = True) -> list[Path]:
         """Writes Markdown, JSON and pictures; each file is whole or not there. Gives their paths.
 
         That of "003/table-3.5" is FOLDER/003/table-3.5.md, or by default document_003/results/table-3.5.md
@@ -149,7 +169,7 @@ class Result:
         document, _, name = self.reproduction.id.partition("/")
         home = HERE / f"document_{document}" / "results" if folder is None else Path(folder, document)
         files = {".md": self.to_markdown().encode(), ".json": self.to_json().encode()}
-        for ending, figure in self.reproduction.figures.items():
+        for ending, figure in self.reproduction.figures.items() if with_figures else ():
             picture = io.BytesIO()
             figure(self).savefig(picture, format="png", dpi=130)
             files[f"{ending}.png"] = picture.getvalue()
@@ -162,6 +182,11 @@ class Result:
             os.replace(temporary, path)
             paths.append(path)
         return paths
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the packages that numbers depend on."""
+    return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
 
 
 def beside(name: str) -> str:

@@ -1,7 +1,7 @@
 """Results of long runs, kept so that a run that was stopped goes on: one file for each seed.
 
-They are kept in the folder for temporary files, and belong to the code of the networks: other code, other
-files.
+They are kept in the folder for temporary files, and belong to the code of the networks, or of the whole
+library: other code, other files.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import inspect
 import json
 import os
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from latently import load
 from latently.deep import JointAutoencoder
 
 NETWORKS = Path(inspect.getfile(JointAutoencoder)).parent
+LIBRARY = NETWORKS.parent
 
 
-def kept(name, settings, compute):
-    """`compute()`, a JSON value, or what an earlier call with these settings gave."""
-    path = place(name, settings, ".json")
+def kept(name, settings, compute, code=NETWORKS):
+    """`compute()`, a JSON value, or what an earlier call with these settings and this code gave."""
+    path = place(name, settings, ".json", code)
     if not path.exists():
         temporary = path.with_suffix(".part")
         temporary.write_text(json.dumps(compute()), encoding="utf-8")
@@ -37,9 +39,15 @@ def kept_model(name, settings, fit):
     return load(path)
 
 
-def place(name, settings, ending):
-    code = b"".join(file.read_bytes() for file in sorted(NETWORKS.glob("*.py")))
+def place(name, settings, ending, code=NETWORKS):
     described = json.dumps(settings, sort_keys=True).encode()
     folder = Path(tempfile.gettempdir(), "latently-reproductions")
     folder.mkdir(exist_ok=True)
-    return folder / f"{name}-{hashlib.sha256(code + described).hexdigest()[:16]}{ending}"
+    return folder / f"{name}-{hashlib.sha256(digest(code) + described).hexdigest()[:16]}{ending}"
+
+
+@cache
+def digest(folder):
+    """Of the code in a folder."""
+    files = sorted(folder.rglob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).digest()

@@ -25,6 +25,15 @@ def test_the_right_family_and_size_win():
     assert found.best_.score_samples(clusters(5)).shape == (5,)
 
 
+def test_given_sizes_are_those_of_all_families():
+    table = compare(clusters(100), n_components=[2, 5], budget=60, refit=False).table_
+    assert set(table["n_components"]) <= {2, 5} and "one Gaussian" not in set(table["family"])
+    for wrong, says in (({"n_components": 0}, "n_components"), ({"n_factors": []}, "n_factors"),
+                        ({"n_factors": 2}, "less than the number of columns, 2")):  # fmt: skip
+        with pytest.raises(ValueError, match=says):
+            compare(clusters(100), **wrong)
+
+
 @pytest.mark.slow
 def test_a_grid_has_no_edge():
     rng = np.random.default_rng(0)

@@ -7,13 +7,13 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, hash
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -21,31 +21,38 @@ from sklearn.svm import SVC
 from latently.datasets import with_noise_features
 from latently.mixture import MCFA, MPPCA, GaussianMixture
 from latently.supervised import MJFAClassifier, PerClass
+from reproductions.document_003 import _protocol
 from reproductions.document_003._clustering import rows_for
+from reproductions.document_003._protocol import OPTIONS, over_draws, seed_of
 from reproductions.framework import Reproduction
-from reproductions.restarts import ROUGH
+from reproductions.kept import LIBRARY, kept
 
 METHODS = ("2L-MJFA", "mMCFA", "mPPCA", "PCA-GMM", "LDA-GMM")  # of the source
-SHARED = "2L-MJFA, shared covariance"
+SHARED, ALONE = "2L-MJFA, shared covariance", "2L-MJFA, no borrowed rows"
+MJFA = (METHODS[0], SHARED, ALONE)
 USUAL = {
     "LDA with shrinkage": LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
     "logistic regression": LogisticRegression(max_iter=1000),
     "support vectors (SVC)": SVC(),
     "most frequent class": DummyClassifier(),
 }
-OFFICIAL, ONE_FOLD, FOUR_FOLDS = "official rows", "one fold", "four folds"
+OFFICIAL, ONE_FOLD, FOUR_FOLDS, TWO_THIRDS = "official rows", "one fold", "four folds", "two thirds"
+UNSCALED = ", weak noise, unscaled"
 N_FOLDS = 5
-NOISE_FLOOR = 0.01
+N_COMPONENTS = 2  # where the source does not say how many: the fewest that it takes elsewhere
 BY_BIC = "by BIC"
+STARTS = 8
 KEYS = ("train on", "method", "components", "dimensions")
-COLUMNS = {"ERR": ".4f", "spread": ".2f", "chosen": "", "not fitted": ""}
-PROTOCOL = f"""
-    All features are standardised by mean and variance of the training rows; the source does not say whether
-    its were. Each model is fitted once, with the best of {ROUGH["n_init"]} short runs by likelihood, and no
-    noise variance may fall below {NOISE_FLOOR:.0%} of the feature's variance. "Components" are those of each
-    class; components and dimensions without a printed number are additions of ours. "{SHARED}" was not
-    published: there all components have one covariance of the factors. LDA-GMM has at most one dimension less
-    than there are classes. ERR is the share of test rows that are assigned to a wrong class. "Chosen" are the
+COLUMNS = {"ERR": ".4f", "ERR, spread": ".4f", "draws": "", "chosen": "", "not fitted": ""}
+ABOUT_METHODS = f"""
+    To save time, a fit has {STARTS} starts; by default there are up to some 80.
+    "Components" are those of each
+    class; components and dimensions without a printed number are additions of ours. Variants, which were not
+    published: in "{SHARED}" all components have one covariance of the factors, and in "{ALONE}" the model is
+    that of the source, with the weak prior; both are fitted with at most
+    {N_COMPONENTS} components. LDA-GMM has at most one dimension less than there are classes.
+    ERR is the share of test rows that are assigned to a wrong class, the mean over the tests; spread is their
+    standard deviation. "Chosen" are the
     components and dimensions of lowest BIC of training rows and their classes, without a look at test rows;
     BIC of PCA-GMM is completed by isotropic noise in the dimensions left out, and LDA-GMM takes as many
     dimensions as it can. The short table has components x dimensions in brackets; "our lowest" is picked by
@@ -54,49 +61,63 @@ PROTOCOL = f"""
     logistic regression.
 """
 IN_FOLDS = """
-    Five folds with equal shares of classes. As the source has it, each fold in turn is for training and the
-    other four for testing ("one fold"). ERR is the mean over the five, and spread their standard deviation.
+    Five folds with equal shares of classes; columns of noise, if any, are drawn anew for each. "One fold":
+    a fold is for training and the other four for testing, as the source says; "four folds": the other way
+    round.
 """
-BOTH_WAYS = """
-    Beside that, four folds are for training and one for testing ("four folds"); printed numbers stand beside
-    both.
-"""
-THINNED = """
-    Of the printed grid a part is run, to save time: one with the lowest printed rate of 2L-MJFA.
-"""
-UNKNOWN = """
-    The source does not say how many components it took; printed numbers stand beside each of ours.
+UNKNOWN = f"""
+    The source does not say how many components it took; {N_COMPONENTS} of ours are compared with the print.
 """
 
 
-def reproduction(load, *, train_on, components, dimensions, quick, published, **about):
-    """A table of section 3.3.5; `load(seed)` gives splits by what is trained on, `quick` the grid of a quick
-    run, `published` is the text that `published_grid` takes."""
+def reproduction(load, *, ways, grid, quick, published, tested, more=None, about_ways="", **about):
+    """A table of section 3.3.5.
+
+    Parameters
+    ----------
+    load : callable
+        `load(seed, ways)` gives splits by what is trained on.
+    ways : mapping of str to tuple
+        By what is trained on: how many tests, and of which methods (None: all). The first is compared with
+        the print.
+    grid : dict of str to tuple
+        "components" and "dimensions" of the source.
+    quick : dict
+        The grid of a quick run.
+    published : str
+        As `published_grid` takes it.
+    tested : int
+        Test rows behind a printed rate, all tests together.
+    more : dict of str to tuple, optional
+        Components and dimensions of 2L-MJFA alone that the source does not have.
+    """
+    unknown = "?" in published
+    counted_way = next(iter(ways))
 
     def measure(settings, seed):
-        splits = load(seed)
-        return compare({way: splits[way] for way in train_on}, seed=seed, **settings)
+        splits = load(seed, tuple(settings["ways"]))
+        return compare(splits, seed=seed, more=more or {}, **settings)
 
-    printed = published_grid(published, train_on, components)
-    folded = OFFICIAL not in train_on
-    applies = {
-        IN_FOLDS: folded,
-        BOTH_WAYS: FOUR_FOLDS in train_on,
-        UNKNOWN: "?" in published,
-        THINNED: not {record["dimensions"] for record in printed} <= set(dimensions),
-        PROTOCOL: True,
-    }
+    def counted(record):
+        known = not unknown or record["components"] == N_COMPONENTS
+        return known and record["train on"] == counted_way
+
+    printed = published_grid(published, tuple(ways), grid["components"])
+    folded = not any(way.startswith(OFFICIAL) for way in ways)
+    parts = (IN_FOLDS if folded else "", UNKNOWN if unknown else "", about_ways, ABOUT_METHODS)
     return Reproduction(
-        protocol="".join(text for text in applies if applies[text]),
+        protocol=_protocol.PROTOCOL + "".join(parts),
         keys=KEYS,
         columns=COLUMNS,
         published=printed,
         measure=measure,
-        settings={"components": components, "dimensions": dimensions, "n_jobs": -1}
-        | ({"folds": N_FOLDS} if folded else {}),
-        quick_settings={"n_init": 2, "n_jobs": 1} | ({"folds": 1} if folded else {}) | quick,
+        settings={"ways": ways, **grid, "n_jobs": -1},
+        quick_settings={"ways": {counted_way: (1, None)}, "n_init": 2, "n_jobs": 1, **quick},
         summary=partial(summary, published=printed),
         figures={"": draw},
+        better={"ERR": "lower"},
+        counted=counted,
+        tested=lambda record, measure: tested,
         **about,
     )
 
@@ -114,43 +135,68 @@ def published_grid(text, train_on, components):
             key = {"train on": way, "components": number, "dimensions": int(q)}
             for method, cell in zip(METHODS, cells, strict=True):
                 if cell != "-":
-                    numbers = zip(("ERR", "spread"), map(float, cell.split("±")), strict=False)
+                    numbers = zip(("ERR", "ERR, spread"), map(float, cell.split("±")), strict=False)
                     records.append(key | {"method": method} | dict(numbers))
     return records
 
 
-def in_folds(X, y, *, n_noise_features=0, seed):
-    """Splits (X, y, X_test, y_test) of five folds, by what is trained on."""
-    X = with_noise_features(X, n_noise_features, distribution="normal", random_state=seed)
+def in_folds(X, y, ways, *, n_noise_features=0, seed):
+    """Splits (X, y, X_test, y_test) by what is trained on, with noise drawn anew for each."""
     folds = list(StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(X, y))
     pairs = {ONE_FOLD: [(one, four) for four, one in folds], FOUR_FOLDS: folds}
-    return {way: [(X[fit], y[fit], X[test], y[test]) for fit, test in pairs[way]] for way in pairs}
-
-
-def compare(splits, *, components, dimensions, n_jobs, seed, folds=1, n_init=ROUGH["n_init"]):
-    """Records of all methods over the grid, of what BIC chooses, and of the usual classifiers."""
-    standardised = {way: [standardise(*split) for split in parts[:folds]] for way, parts in splits.items()}
-    n_classes = len(np.unique(next(iter(splits.values()))[0][1]))
-    cells = [
-        (method, g, q)
-        for method in (METHODS[0], SHARED, *METHODS[1:])
-        for q in dimensions
-        for g in components
-        if method != "LDA-GMM" or q < n_classes
-    ] + [(name, None, None) for name in USUAL]
-    tasks = [(way, *cell, split) for way, parts in standardised.items() for cell in cells for split in parts]
-    outcomes = iter(
-        Parallel(n_jobs=n_jobs)(
-            delayed(outcome)(method, g, q, split, seed, n_init) for _, method, g, q, split in tasks
+    if TWO_THIRDS in ways:
+        pairs[TWO_THIRDS] = list(
+            RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=seed).split(X, y)
         )
+    splits = {}
+    for way in ways:
+        splits[way] = []
+        for draw, (fit, test) in enumerate(pairs[way]):
+            rows = with_noise_features(
+                X, n_noise_features, distribution="normal", random_state=seed_of(seed, draw)
+            )
+            splits[way].append((rows[fit], y[fit], rows[test], y[test]))
+    return splits
+
+
+def compare(splits, *, ways, components, dimensions, n_jobs, seed, more=None, n_init=STARTS):
+    """Records of all methods over the grid, of what BIC chooses, and of the usual classifiers."""
+    tasks, cells = [], {}
+    for way, (n_tests, methods) in ways.items():
+        parts = splits[way][:n_tests]
+        if not way.endswith(UNSCALED):
+            parts = [standardise(*split) for split in parts]
+        cells[way] = cells_of(methods, components, dimensions, more or {}, len(np.unique(parts[0][1])))
+        tasks += [(way, cell, draw, split) for cell in cells[way] for draw, split in enumerate(parts)]
+    outcomes = Parallel(n_jobs=n_jobs)(
+        delayed(kept_outcome)(cell, split, seed_of(seed, draw), n_init) for _, cell, draw, split in tasks
     )
+    found = {}
+    for (way, cell, _, _), told in zip(tasks, outcomes, strict=True):
+        found.setdefault((way, cell), []).append(told)
     records = []
-    for way, parts in standardised.items():
-        found = {cell: [next(outcomes) for _ in parts] for cell in cells}
-        for method in dict.fromkeys(cell[0] for cell in cells):
-            own = {cell: found[cell] for cell in cells if cell[0] == method}
+    for way in ways:
+        for method in dict.fromkeys(cell[0] for cell in cells[way]):
+            own = {cell: found[way, cell] for cell in cells[way] if cell[0] == method}
             records += [{"train on": way} | record for record in records_of(method, own)]
     return records
+
+
+def cells_of(methods, components, dimensions, more, n_classes):
+    """(method, components, dimensions) of all that is fitted to one split."""
+    cells = []
+    for method in (*MJFA, *METHODS[1:]):
+        if methods is not None and method not in methods:
+            continue
+        own = list(product(dimensions, components))
+        if method in MJFA:
+            variant = method != METHODS[0]
+            numbers = [g for g in components if g <= N_COMPONENTS or not variant]
+            own = sorted(
+                product((*dimensions, *more.get("dimensions", ())), (*numbers, *more.get("components", ())))
+            )
+        cells += [(method, g, q) for q, g in own if method != "LDA-GMM" or q < n_classes]
+    return cells + ([(name, None, None) for name in USUAL] if methods is None else [])
 
 
 def standardise(X, y, X_test, y_test):
@@ -183,18 +229,22 @@ def lowest_bic(split, cells, found):
 
 
 def errors(parts):
-    rates = [part["ERR"] for part in parts]
-    spread = {"spread": float(np.std(rates, ddof=1))} if len(rates) > 1 else {}
-    return {"ERR": float(np.mean(rates)), **spread}
+    return over_draws([{"ERR": part["ERR"]} for part in parts], ())
 
 
-def outcome(method, g, q, split, seed, n_init=ROUGH["n_init"]):
+def kept_outcome(cell, split, seed, n_init):
+    """`outcome`, or that of an earlier run."""
+    key = [hash(split), *cell, seed, n_init, OPTIONS]
+    return kept("class", key, lambda: outcome(*cell, split, seed, n_init), LIBRARY)
+
+
+def outcome(method, g, q, split, seed, n_init=STARTS):
     """ERR on the test rows and BIC of the training rows, or what is in the way of a fit."""
     X, y, X_test, y_test = split
     if method in USUAL:
         return {"ERR": 1 - USUAL[method].fit(X, y).score(X_test, y_test)}
     fewest = int(np.unique(y, return_counts=True)[1].min())
-    if method not in (METHODS[0], SHARED) and fewest < g:
+    if method not in MJFA and fewest < g:
         return {"obstacle": f"a class has {fewest} rows for {g} components"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -208,17 +258,17 @@ def outcome(method, g, q, split, seed, n_init=ROUGH["n_init"]):
 
 
 def classifier(method, g, q, seed, n_init):
-    # maximum likelihood, as in the source: no prior, and classes borrow nothing
-    options = {**ROUGH, "n_init": n_init, "noise_floor": NOISE_FLOOR, "random_state": seed, "prior": None}
-    alone = {"shrinkage": None, "temperature": None}
+    # predicted classes do not depend on the temperature, which takes fits of its own
+    options, sure = {**OPTIONS, "n_init": n_init, "random_state": seed}, {"temperature": None}
     before = {"PCA-GMM": PCA(q), "LDA-GMM": LinearDiscriminantAnalysis(n_components=q)}
     models = {
-        "2L-MJFA": MJFAClassifier(g, q, **options, **alone),
-        SHARED: MJFAClassifier(g, q, shared_covariance=True, **options, **alone),
-        "mMCFA": PerClass(MCFA(g, q, **options), **alone),
-        "mPPCA": PerClass(MPPCA(g, q, **options), **alone),
-        "PCA-GMM": PerClass(GaussianMixture(g, **options), **alone),
-        "LDA-GMM": PerClass(GaussianMixture(g, **options), **alone),
+        "2L-MJFA": MJFAClassifier(g, q, **options, **sure),
+        SHARED: MJFAClassifier(g, q, shared_covariance=True, **options, **sure),
+        ALONE: MJFAClassifier(g, q, shrinkage=None, **options, **sure),
+        "mMCFA": PerClass(MCFA(g, q, **options), **sure),
+        "mPPCA": PerClass(MPPCA(g, q, **options), **sure),
+        "PCA-GMM": PerClass(GaussianMixture(g, **options), **sure),
+        "LDA-GMM": PerClass(GaussianMixture(g, **options), **sure),
     }
     return make_pipeline(before.get(method, "passthrough"), models[method])
 
@@ -260,6 +310,4 @@ def draw(result):
     """Error over dimensions, ours beside theirs."""
     from reproductions.plots.beside_published import class_errors
 
-    return class_errors(
-        result.rows(), methods=(METHODS[0], SHARED, *METHODS[1:]), title=result.reproduction.title
-    )
+    return class_errors(result.rows(), methods=(*MJFA, *METHODS[1:]), title=result.reproduction.title)

@@ -14,9 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from latently.datasets import load_two_mode_class
 from latently.mixture import MCFA
 from latently.supervised import MJFAClassifier
-from reproductions.document_003._classification import NOISE_FLOOR
+from reproductions.document_003._protocol import NOISE_FLOOR, OPTIONS
 from reproductions.framework import Reproduction
-from reproductions.restarts import ROUGH
 
 AS_THEY_ARE, STANDARDISED = "as they are", "standardised"
 TRUTH, BAYES = "first two features", "true densities"
@@ -31,7 +30,7 @@ def planes(features, seed, draw):
     """Maps to the plane, each learnt from the rows of one draw, by name."""
     data = rows(seed, draw)
     X, y = scaling(data, features)(data.X), data.y
-    options = {**ROUGH, "noise_floor": NOISE_FLOOR, "random_state": seed}
+    options = {**OPTIONS, "random_state": seed}
     return {
         TRUTH: lambda rows: rows[:, :2],
         "2L-MJFA": MJFAClassifier(2, 2, **options).fit(X, y).transform,
@@ -112,8 +111,8 @@ REPRODUCTION = Reproduction(
     """,
     protocol=f"""
         2L-MJFA with 2 components per class, MCFA with 3 components and PCA, 2 dimensions each; MCFA and PCA
-        see no classes. Models are fitted once, with the best of {ROUGH["n_init"]} short runs by likelihood,
-        and noise variances of at least {NOISE_FLOOR:.0%} of the feature's variance. How well a plane keeps
+        see no classes. Models are fitted once, with the defaults of the library and
+        noise variances of at least {NOISE_FLOOR:.0%} of the feature's variance. How well a plane keeps
         the classes apart is told by the error of two classifiers that see only the plane: the majority of
         15 neighbours and quadratic discriminant analysis (QDA). Planes and classifiers are learnt from
         400 rows and tested on {N_TEST_ROWS:,} new ones; errors are means over several such draws, the first

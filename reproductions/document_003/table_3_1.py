@@ -6,8 +6,8 @@ from sklearn.decomposition import PCA
 
 from latently.datasets import load_three_gaussians
 from latently.mixture import MCFA
-from reproductions.document_003._clustering import reproduction
-from reproductions.restarts import fit_restarts
+from reproductions.document_003._clustering import STANDARDISED, reproduction
+from reproductions.document_003._protocol import OPTIONS, fits, seed_of
 
 
 def load(seed):
@@ -19,8 +19,9 @@ def draw_planes(result):
     """Fig. 3.1: the plane of PCA beside the factors of MCFA."""
     from reproductions.plots.beside_published import scatter_panels
 
-    X, y = load(result.seed)
-    mcfa = fit_restarts(MCFA(3, 2), X, result.settings["restarts"], result.seed)[0]
+    seed = seed_of(result.seed, 0)
+    X, y = load(seed)
+    mcfa = fits(MCFA(3, 2, **OPTIONS), X, [seed])[0]
     planes = {"PCA": PCA(2).fit_transform(X), "MCFA, 3 clusters": mcfa.transform(X)}
     return scatter_panels(planes, y, title="Three Gaussians of three dimensions in two (colours: truth)")
 
@@ -33,7 +34,9 @@ REPRODUCTION = reproduction(
     data="300 rows in all of three Gaussians in three dimensions, drawn anew from each seed.",
     clusters=(2, 3),
     dimensions=(2,),
-    restarts=20,
+    draws=5,
+    drawn=True,
+    variants=(STANDARDISED,),
     quick={"clusters": (3,)},
     published="""
     2 2  0.3333 4173 0.5600  0.3333 3153 0.5553  0.3333 62171 0.4831
@@ -46,7 +49,7 @@ REPRODUCTION = reproduction(
         that is 0.
         """,
         """
-        One row is 0.0033 of ERR; another seed moves all numbers by some rows.
+        Over five draws every mean is within noise of the print. One row is 0.0033 of ERR.
         """,
     ),
     figures={"-planes": draw_planes},

@@ -7,12 +7,15 @@ import numpy as np
 from latently.datasets import load
 from reproductions.document_003._classification import OFFICIAL, reproduction
 
+STARTS = 2
 
-def load_rows(seed):
+
+def load_rows(seed, ways):
     rows = load("urban_land_cover")
     wanted = [list(rows.class_names).index(name) for name in ("building", "concrete", "grass")]
     fit, test = np.isin(rows.y_train, wanted), np.isin(rows.y_test, wanted)
-    return {OFFICIAL: [(rows.X_train[fit], rows.y_train[fit], rows.X_test[test], rows.y_test[test])]}
+    split = (rows.X_train[fit], rows.y_train[fit], rows.X_test[test], rows.y_test[test])
+    return {OFFICIAL: [split] * STARTS}
 
 
 REPRODUCTION = reproduction(
@@ -24,9 +27,11 @@ REPRODUCTION = reproduction(
         Urban land cover (ULC), building, concrete and grass, 147 features; 77 rows for training and 273 for
         testing, the official parts.
     """,
-    train_on=(OFFICIAL,),
-    components=(1, 2, 3, 4, 5),
-    dimensions=(2, 5, 10, 15, 20, 25, 30),
+    ways={OFFICIAL: (STARTS, None)},
+    grid={"components": (2, 3, 4, 5), "dimensions": (2, 10, 15, 20, 25, 30)},
+    more={"components": (1,), "dimensions": (5,)},
+    about_ways="Rows are given; tests differ in the seed of the starts.",
+    tested=273,
     quick={"components": (2,), "dimensions": (2,)},
     published="""
     2 2  0.5108       0.1209       0.5128       0.3301       0.6557

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from latently.datasets import load
-from reproductions.document_003._clustering import reproduction
+from reproductions.document_003._clustering import SHARED, reproduction
 
 
 def load_rows(seed):
@@ -19,7 +19,8 @@ REPRODUCTION = reproduction(
     data="User knowledge, the 258 rows of the official training set, 5 features, 4 levels (24, 83, 88, 63).",
     clusters=(2, 3, 4),
     dimensions=(2, 3, 4),
-    restarts=24,
+    draws=5,
+    variants=(SHARED,),
     quick={"clusters": (4,), "dimensions": (2,)},
     published="""
     2 2  0.3891 -117 0.4474  0.4358 187 0.2469  0.4047  -3554 0.3912
@@ -38,19 +39,24 @@ REPRODUCTION = reproduction(
         set less one (perhaps a first line taken for names), not from all 403.
         """,
         """
-        The likelihood of MCFA has many local maxima here. With 4 clusters and 2 dimensions the printed BIC,
-        -142, is above ours, -186: the printed fit is not the most likely one. The most likely one has more
-        errors, because the groups that this density sees are not the levels of knowledge, and no restart
-        has as few errors as printed.
+        The printed rates of MCFA with 4 clusters, 0.1634, 0.1868 and 0.2451, are about those of fits that
+        start from the classes and then forget the labels: 0.1589, 0.1899 and 0.2093. Of these, the first is a
+        lesser optimum than ours (BIC -146 against -161, ours with ERR 0.2713; printed -142), and the third
+        equals it to a unit of BIC. In 3 factors it is much the better one, BIC -184 against -113: there our
+        search, of five seeds, has missed it. So what is printed exists, but whoever goes by likelihood alone
+        does not find or does not choose it.
         """,
         """
-        With 2 clusters the printed rates of all three methods are those that labels would pick among our
-        fits, while the likelihood prefers others. For MCFA in 2 dimensions that fit has BIC -117, as printed,
-        and is a lesser maximum than the one of -123.
+        The groups that these densities see are mostly not the levels of knowledge. By majority our fits of
+        MCFA with 4 clusters in 2 and 4 dimensions have ERR of 0.18: a level is split, and two are merged.
         """,
         """
-        With 4 clusters in 2 dimensions our ERR by majority is close to the printed ERR, but the printed ARI
-        is another, so the clusters are not the same.
+        With 2 clusters the printed rates of all three methods belong to other optima than ours. For MCFA in 2
+        dimensions the print has BIC -117, ours is -123.
+        """,
+        """
+        A shared covariance from the classes stays at 0.12 to 0.13, but other optima are likelier by 13 to 22
+        of BIC, with ERR above 0.4.
         """,
     ),
 )

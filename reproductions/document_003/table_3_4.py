@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from latently.datasets import load
-from reproductions.document_003._clustering import reproduction
+from reproductions.document_003._clustering import MPPCA_STANDARDISED, STANDARDISED, reproduction
 
 
 def load_rows(seed):
@@ -19,7 +19,8 @@ REPRODUCTION = reproduction(
     data="Wine, 178 wines, 13 measurements, 3 cultivars (59, 71, 48).",
     clusters=(2, 3, 4),
     dimensions=(2, 3, 4, 5, 6, 7, 8),
-    restarts=20,
+    draws=3,
+    variants=(STANDARDISED, MPPCA_STANDARDISED),
     quick={"clusters": (2,), "dimensions": (5,)},
     published="""
     2 2  0.3146 7398 0.4717  0.3258 4142 0.3963  0.3090 241520 0.4336
@@ -51,13 +52,20 @@ REPRODUCTION = reproduction(
         """,
         """
         With 4 clusters the printed ERR and ARI of MCFA are as good as with 3, which needs a fourth cluster
-        that is nearly empty. Our fits are more likely (BIC is lower by 35 to 190) and use it, so one cultivar
-        is split and ERR, not ERR by majority, is higher.
+        that is nearly empty. Our fits have a lower BIC and use it, so one cultivar is split and ERR, not ERR
+        by majority, is higher.
         """,
         """
-        Printed error rates of mPPCA cannot be had from features as they are: noise of equal variance in all
-        features suits no table in which one of them (proline) has nearly all the variance. On standardised
-        features mPPCA with 3 clusters in 4 dimensions has ERR 0.028.
+        With 3 clusters, MCFA is within two rows of the print in 4 and more dimensions, with a lower BIC.
+        PCA+GMM with 6 and 8 has an optimum near the classes (0.0225), but there are likelier ones with ERR of
+        0.28.
+        """,
+        """
+        Printed error rates of mPPCA cannot be had from features as they are: fits that start from the classes
+        end at 0.30 and more, because noise of equal variance in all features suits no table in which one of
+        them (proline) has nearly all the variance. On standardised features fits from the classes stay at
+        0.006 to 0.017, and the likeliest ones have 0.011 to 0.11 in 4 and more dimensions: so the printed
+        rates need scaled features, though BIC of MCFA is that of raw ones.
         """,
     ),
 )

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from latently.datasets import load, with_noise_features
-from reproductions.document_003._classification import OFFICIAL, reproduction
+from reproductions.document_003._classification import METHODS, OFFICIAL, UNSCALED, reproduction
+from reproductions.document_003._protocol import seed_of
+
+WEAKLY = OFFICIAL + UNSCALED
+DRAWS = 5
 
 
-def load_rows(seed):
+WEAK = 0.1  # standard deviation of the noise; features lie between 0 and 1
+
+
+def load_rows(seed, ways):
     rows = load("user_knowledge")
-    X = with_noise_features(rows.X, 35, distribution="normal", random_state=seed)
-    n = len(rows.X_train)
-    return {OFFICIAL: [(X[:n], rows.y[:n], X[n:], rows.y[n:])]}
+    splits = {}
+    for way in ways:
+        splits[way] = []
+        for draw in range(DRAWS):
+            X = with_noise_features(rows.X, 35, distribution="normal", random_state=seed_of(seed, draw))
+            if way == WEAKLY:
+                X[:, rows.X.shape[1] :] *= WEAK
+            n = len(rows.X_train)
+            splits[way].append((X[:n], rows.y[:n], X[n:], rows.y[n:]))
+    return splits
 
 
 REPRODUCTION = reproduction(
@@ -22,10 +36,14 @@ REPRODUCTION = reproduction(
         User knowledge, 5 features and 35 columns of standard normal noise, drawn anew from each seed; 4
         levels; 258 rows for training and 145 for testing, the official parts.
     """,
-    train_on=(OFFICIAL,),
-    components=(1, 2, 3),
-    dimensions=(1, 3, 5, 10, 15, 20),
-    quick={"components": (1,), "dimensions": (3,)},
+    ways={OFFICIAL: (DRAWS, None), WEAKLY: (DRAWS, METHODS)},
+    grid={"components": (1, 2), "dimensions": (1, 3, 5, 10, 15, 20)},
+    about_ways=f"""
+        Noise is drawn anew for each test. "{WEAKLY}": noise of standard deviation {WEAK}, and features
+        as they are.
+    """,
+    tested=145,
+    quick={"components": (2,), "dimensions": (3,)},
     published="""
     1 ?  0.1214 0.2276 0.3172 0.6621 0.4000
     3 ?  0.0689 0.0552 0.2897 0.2483 0.3724

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import warnings
 
-from joblib import Parallel, delayed
+import numpy as np
+from joblib import Parallel, delayed, hash
 from sklearn.exceptions import ConvergenceWarning
 
 from latently.deep import DMCFA, DMFA
 from latently.metrics import error_rate
 from latently.mixture import MCFA, MFA
-from reproductions.document_003.figures_3_8_3_11 import NOISE_FLOOR, SETS
+from reproductions.document_003 import _protocol
+from reproductions.document_003._protocol import OPTIONS, over_draws, seed_of
+from reproductions.document_003.figures_3_8_3_11 import SETS
 from reproductions.framework import Reproduction
+from reproductions.kept import LIBRARY, kept
 
 # data set: factors of both layers of DMFA and of DMCFA (Table 5.1); two sub-components for each component
 FACTORS = {
@@ -21,13 +25,14 @@ FACTORS = {
     "USPS1-4": {"DMFA": (16, 8), "DMCFA": (10, 8)},
 }
 SUBCOMPONENTS = 2
-FITS = 4  # short runs of the first layer
-TOL = 1e-5
 ONE_LAYER, GREEDY, TUNED = "one layer", "layer by layer", "fine-tuned"
 LOG_LIKELIHOODS = ("log p(y) training", "log p(y) test")
 GAINS = dict(zip(LOG_LIKELIHOODS, ("gain on training rows", "gain on test rows"), strict=True))
 MEASURES = (*LOG_LIKELIHOODS, "ERR training", "ERR test")
-LATENT = ("printed value training", "printed value test")  # in the space of the second layer's inputs
+ROWS = {"ULC-3": (273, 77), "Coil-4-proc": (248, 40), "Leuk72_3k": (45, 27), "USPS1-4": (400, 400)}
+LATENT = ("log p(z) training", "log p(z) test")  # of the factors, which the second layer models
+OF_DEEP = ("ERR training, deep", "ERR test, deep")
+KEYS = ("data set", "method", "training")
 # MFA, MCFA, then S-MFA and S-MCFA of the source, which are its collapsed deep models
 PRINTED = {
     "ULC-3": (
@@ -75,31 +80,40 @@ def measure(settings, seed):
         (name, method, draw)
         for name in settings["sets"]
         for method in ("DMFA", "DMCFA")
-        for draw in range(settings["draws"])
+        for draw in range(settings.get("draws", SETS[name][-1]))
     ]
-    tol = settings.get("tol", TOL)  # quick runs stop sooner
-    found = Parallel(n_jobs=settings["n_jobs"])(delayed(records)(*task, seed, tol) for task in tasks)
+    options = {"n_init": settings["n_init"]} if "n_init" in settings else {}  # quick runs search less
+    found = Parallel(n_jobs=settings["n_jobs"])(
+        delayed(kept_records)(name, method, seed_of(seed, draw), draw < settings["tuned"], options)
+        for name, method, draw in tasks
+    )
     by_key = {}
     for record in (record for of_task in found for record in of_task):
-        by_key.setdefault((record["data set"], record["method"], record["training"]), []).append(record)
+        by_key.setdefault(tuple(record[key] for key in KEYS), []).append(record)
     return [averaged(own) for own in by_key.values()]
 
 
-def records(name, method, draw, seed, tol=TOL):
+def kept_records(*task):
+    """`records`, or those of an earlier run."""
+    name, _, seed, *_ = task
+    return kept("deep", [*task, OPTIONS, hash(SETS[name][0](seed))], lambda: records(*task), LIBRARY)
+
+
+def records(name, method, seed, tuned, more):
     """Of one draw of rows and starts: one layer, two of them, and these fine-tuned."""
-    rows, K, _ = SETS["Leuk72_3k, 45/27" if name == "Leuk72_3k" else name]
-    seed = 1000 * seed + draw
+    rows, K, *_ = SETS[name]
     X, X_test, y, y_test = rows(seed)
     deep, shallow = (DMFA, MFA) if method == "DMFA" else (DMCFA, MCFA)
     q, d = FACTORS[name][method]
-    options = {"n_init": FITS, "tol": tol, "noise_floor": NOISE_FLOOR, "random_state": seed}
+    options = OPTIONS | more | {"random_state": seed}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         models = {
             (shallow.__name__, ONE_LAYER): shallow(K, q, **options).fit(X),
             (method, GREEDY): deep(K, q, SUBCOMPONENTS, d, **options).fit(X),
-            (method, TUNED): deep(K, q, SUBCOMPONENTS, d, fine_tune=True, **options).fit(X),
         }
+        if tuned:
+            models[method, TUNED] = deep(K, q, SUBCOMPONENTS, d, fine_tune=True, **options).fit(X)
     told = []
     for (of, training), model in models.items():
         record = {
@@ -107,27 +121,34 @@ def records(name, method, draw, seed, tol=TOL):
             "method": of,
             "training": training,
             "factors": f"{q}" if training == ONE_LAYER else f"{q}, {d}",
-            "log p(y) training": model.score(X),
-            "log p(y) test": model.score(X_test),
+            "parameters": model.n_parameters(),
+            "log p(y) training": float(model.score(X)),
+            "log p(y) test": float(model.score(X_test)),
             "ERR training": error_rate(y, model.predict(X)),
             "ERR test": error_rate(y_test, model.predict(X_test)),
-            "parameters": model.n_parameters(),
         }
         if training == GREEDY:
             record["bound training"] = float(model.bound(X).mean())
             record["bound test"] = float(model.bound(X_test).mean())
+            record |= zip(LATENT, (of_factors(model, rows) for rows in (X, X_test)), strict=True)
+            record |= zip(OF_DEEP, (record["ERR training"], record["ERR test"]), strict=True)
         told.append(record)
     for record in told[1:]:
         record |= {gain: record[name] - told[0][name] for name, gain in GAINS.items()}
     return told
 
 
+def of_factors(model, X):
+    """Mean log density, under the second layer, of expected factors in the component of each row."""
+    first, second = model.layers_[0][0], model.layers_[1]
+    components, factors = model.predict(X), first.factor_posterior(X)[0]
+    total = sum(second[c].score_samples(factors[components == c, c]).sum() for c in np.unique(components))
+    return float(total / len(X))
+
+
 def averaged(own):
-    """Means over draws, and the least gain."""
-    record = dict(own[0])
-    for name, value in own[0].items():
-        if isinstance(value, float):
-            record[name] = sum(one[name] for one in own) / len(own)
+    """Means and spreads over draws, and the least gain."""
+    record = over_draws(own, KEYS, ("factors", "parameters"))
     if "gain on test rows" in record:
         record["least gain"] = min(one["gain on test rows"] for one in own)
     return record
@@ -143,7 +164,7 @@ def published():
             if training == GREEDY:
                 training_value, test_value, err, err_test = PRINTED_LATENT[name][method]
                 record |= dict(zip(LATENT, (training_value, test_value), strict=True))
-                record |= {"ERR training of the deep model": err, "ERR test of the deep model": err_test}
+                record |= zip(OF_DEEP, (err, err_test), strict=True)
             found.append(record)
     return found
 
@@ -173,33 +194,49 @@ REPRODUCTION = Reproduction(
         54 and 18) and USPS1-4. Rows that are chosen by chance are drawn anew for each of several draws.
     """,
     protocol=f"""
-        As many components as classes, {SUBCOMPONENTS} sub-components for each. The first layer is the best of
-        {FITS} short runs by likelihood, and the same for one layer and for two; the second is trained with
-        the first one frozen, with the defaults of the library ("{GREEDY}"); then both together ("{TUNED}").
-        No noise variance may fall below {NOISE_FLOOR:.0%} of the feature's variance. All values of log p(y)
-        are densities of rows; those of two layers are of the collapsed mixture, which is exact. The bound
+        {_protocol.PROTOCOL} As many components as classes, {SUBCOMPONENTS} sub-components for each. The
+        second layer is trained with the first one frozen ("{GREEDY}"); in some draws then both together
+        ("{TUNED}", not published). Numbers are means over the draws: 20 for Coil-4-proc, of other objects
+        each, and 5 for the others, which differ in rows and starts, those of ULC-3 in starts only; gains are
+        over one layer in the same draws, and "least gain" is the worst of them. All values of log p(y)
+        are densities of rows; those of two layers are of the collapsed mixture, which is exact, so they and
+        the error rates of "DMFA" and "DMCFA" stand beside those printed for S-MFA and S-MCFA. log p(z) is the
+        density of expected factors under the second layer; beside it stands what is printed for DMFA and
+        DMCFA. "ERR, deep" repeats our ERR beside the rates printed for DMFA and DMCFA: in exact inference
+        deep and collapsed model are one. The bound
         is what training of the second layer raises. ERR is that of the best one-to-one assignment of the
-        components of the first layer. All numbers are means over the draws; "least gain" is the worst
-        of them. No fit is picked by test rows or labels; one default of the library was, see the remarks.
+        components of the first layer. One default of the library (prior_rows) was chosen by a look at test
+        rows of Leuk72_3k, see the remarks.
     """,
-    keys=("data set", "method", "training"),
+    keys=KEYS,
     columns={
         "factors": "",
+        "draws": "",
         "log p(y) training": ".1f",
+        "log p(y) training, spread": ".1f",
         "log p(y) test": ".1f",
+        "log p(y) test, spread": ".1f",
         "gain on training rows": "+.2f",
         "gain on test rows": "+.2f",
         "least gain": "+.2f",
         "bound training": ".1f",
         "bound test": ".1f",
+        **dict.fromkeys(LATENT, ".1f"),
         "ERR training": ".4f",
+        "ERR training, spread": ".4f",
         "ERR test": ".4f",
+        "ERR test, spread": ".4f",
+        **dict.fromkeys(OF_DEEP, ".4f"),
         "parameters": "",
     },
     published=published(),
     measure=measure,
-    settings={"sets": tuple(FACTORS), "draws": 3, "n_jobs": -1},
-    quick_settings={"sets": ("Leuk72_3k",), "draws": 1, "tol": 1e-3, "n_jobs": 1},
+    settings={"sets": tuple(FACTORS), "tuned": 2, "n_jobs": -1},
+    quick_settings={"sets": ("Leuk72_3k",), "draws": 1, "tuned": 1, "n_init": 1, "n_jobs": 1},
+    better=dict.fromkeys((*LOG_LIKELIHOODS, *LATENT), "higher")
+    | dict.fromkeys(("ERR training", "ERR test", *OF_DEEP), "lower"),
+    tested=lambda record, measure: ROWS[record["data set"]][measure.startswith("ERR test")],
+    excluded=lambda record, measure: "units of the factors are not stated" if measure in LATENT else None,
     remarks=(
         """
         What the source prints in its columns DMFA and DMCFA (for instance -98.4912 and -89.2465 on training

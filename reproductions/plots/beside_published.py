@@ -60,12 +60,12 @@ def errors_over_grid(rows, *, title, by_label):
 def _error_lines(ax, rows, across, by_label):
     x = [row[across] for row in rows]
     theirs = [np.nan if row.get("ERR, published") is None else row["ERR, published"] for row in rows]
-    ax.plot(
-        x, [row[by_label] for row in rows], "-", color=PALE, marker="v", ms=4, label="ours, picked by label"
-    )
+    if all(by_label in row for row in rows):
+        picked = [row[by_label] for row in rows]
+        ax.plot(x, picked, "-", color=PALE, marker="v", ms=4, label="ours, picked by label")
     if not np.isnan(theirs).all():
         ax.plot(x, theirs, "--", color=THEIRS, marker="s", ms=4, mfc="white", label="published")
-    ax.plot(x, [row["ERR"] for row in rows], "-", color=OURS, marker="o", ms=4, label="ours, by likelihood")
+    ax.plot(x, [row["ERR"] for row in rows], "-", color=OURS, marker="o", ms=4, label="ours")
     chosen = [row for row in rows if row.get("chosen")]
     if chosen:
         ax.plot(
@@ -75,7 +75,7 @@ def _error_lines(ax, rows, across, by_label):
             ms=11,
             mfc="none",
             mec="black",
-            label="chosen by BIC",
+            label="chosen by BIC or ICL",
         )
     ax.grid(alpha=0.3)
     ax.tick_params(labelsize=8)

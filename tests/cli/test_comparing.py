@@ -48,6 +48,23 @@ def test_fit_without_a_model_compares_families(latently, home, monkeypatch):
     assert families["bic"].is_monotonic_increasing and len(families) == len(facts["families"])
 
 
+def test_sizes_without_a_model_compare_the_families_of_that_size(latently, tmp_path):
+    """A number of components is no choice of a family; where none is compared, the model is told."""
+    make_table(120)[0].to_csv(tmp_path / "a.csv", index=False)
+    fit = ["fit", tmp_path / "a.csv", "--budget", 20, "--json", "--force", "-o", tmp_path / "m"]
+    facts = json.loads(latently(*fit, "-k", 3).out)
+    assert {row["n_components"] for row in facts["families"]} == {3} and len(facts["families"]) >= 5
+    assert facts["n_components"] == 3 and "the best of" in facts["verdict"]
+    facts = json.loads(latently(*fit, "-k", "1,2", "-q", 2).out)
+    assert {row["n_factors"] for row in facts["families"]} == {2}
+    assert {row["family"] for row in facts["families"]} == {"factor analysis", "PPCA", "MFA", "MPPCA", "MCFA"}
+    assert "must be less than the number of columns, 5" in latently(*fit, "-q", 5, code=1).err
+    few = ["fit", tmp_path / "few.csv", "-k", 1, "-q", 1, "--force", "-o", tmp_path / "m"]
+    make_table(15)[0].to_csv(tmp_path / "few.csv", index=False)
+    assert "the model is mcfa; --model chooses another" in latently(*few).err
+    assert "the model is mcfa" not in latently(*few, "-m", "mcfa").err
+
+
 def test_compare_says_which_to_use(latently, home):
     answer = latently("compare", home / "my table.csv", "--without", "kind", "--budget", 3, "--bootstrap", 1)
     lines = answer.out.splitlines()

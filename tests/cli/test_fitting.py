@@ -35,7 +35,7 @@ def facts_of(answer):
 
 
 def test_a_folder_holds_model_and_description(latently, data, tmp_path):
-    answer = latently("fit", data, "-k", 2, "-q", 1, "--seed", 3, "-o", tmp_path / "m")
+    answer = latently("fit", data, "-m", "mcfa", "-k", 2, "-q", 1, "--seed", 3, "-o", tmp_path / "m")
     assert "MCFA (2 components, 1 factor) of 240 rows and 5 columns" in answer.out
     model = library.load(tmp_path / "m").estimator_
     record = json.loads((tmp_path / "m" / "description.json").read_text())
@@ -46,7 +46,7 @@ def test_a_folder_holds_model_and_description(latently, data, tmp_path):
 
 
 def test_nothing_is_replaced_unless_asked(latently, data, tmp_path):
-    fit = ["fit", data, "-k", 1, "-q", 1, "-o", tmp_path / "m"]
+    fit = ["fit", data, "-m", "mcfa", "-k", 1, "-q", 1, "-o", tmp_path / "m"]
     latently(*fit)
     before = (tmp_path / "m" / "model.latently").read_bytes()
     assert "--force" in latently(*fit, "--seed", 1, code=1).err
@@ -61,7 +61,7 @@ def test_nothing_is_replaced_unless_asked(latently, data, tmp_path):
 
 
 def test_a_failure_leaves_what_was_there(latently, data, tmp_path, monkeypatch):
-    fit = ["fit", data, "-k", 1, "-q", 1, "-o", tmp_path / "m"]
+    fit = ["fit", data, "-m", "mcfa", "-k", 1, "-q", 1, "-o", tmp_path / "m"]
     latently(*fit)
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
     monkeypatch.setattr("latently.tables.TableModel.save", lambda *_: 1 / 0)
@@ -71,7 +71,7 @@ def test_a_failure_leaves_what_was_there(latently, data, tmp_path, monkeypatch):
 
 
 def test_a_folder_comes_back_if_its_successor_cannot_take_its_place(latently, data, tmp_path, monkeypatch):
-    fit = ["fit", data, "-k", 1, "-q", 1, "-o", tmp_path / "m"]
+    fit = ["fit", data, "-m", "mcfa", "-k", 1, "-q", 1, "-o", tmp_path / "m"]
     latently(*fit)
     renamed, rename = [], os.rename
 
@@ -90,7 +90,8 @@ def test_a_folder_comes_back_if_its_successor_cannot_take_its_place(latently, da
 
 def test_a_seed_decides_all(latently, data, tmp_path):
     fits = [
-        ["fit", data, "-k", 3, "-q", 1, "--max-iter", 5, "--seed", 7, "-o", tmp_path / name] for name in "mn"
+        ["fit", data, "-m", "mcfa", "-k", 3, "-q", 1, "--max-iter", 5, "--seed", 7, "-o", tmp_path / name]
+        for name in "mn"
     ]
     for fit in fits:
         latently(*fit)
@@ -148,7 +149,7 @@ def test_a_criterion_that_does_not_serve_the_model(latently, model, criterion, c
 
 
 def test_what_is_not_given_is_chosen(latently, data, tmp_path):
-    fit = ["fit", data, "-k", 2, "--columns", "a,b,c", "--max-iter", 20, "-o", tmp_path / "m"]
+    fit = ["fit", data, "-m", "mcfa", "-k", 2, "--columns", "a,b,c", "--max-iter", 20, "-o", tmp_path / "m"]
     facts = facts_of(latently(*fit, "--json"))
     assert {row["n_factors"] for row in facts["selection"]} == {1, 2}
     assert facts["n_components"] == 2 and facts["model"] == "mcfa"
@@ -304,7 +305,22 @@ def test_disk_and_memory_agree(latently, tmp_path, table, kind, monkeypatch):
 
 
 def test_labels_and_criteria_of_rows_on_disk(latently, data, tmp_path):
-    fit = ["fit", data, "-k", 2, "-q", 1, "--from-disk", "--label", "kind", "--max-iter", 10, "--json"]
+    fit = [
+        "fit",
+        data,
+        "-m",
+        "mcfa",
+        "-k",
+        2,
+        "-q",
+        1,
+        "--from-disk",
+        "--label",
+        "kind",
+        "--max-iter",
+        10,
+        "--json",
+    ]
     assert facts_of(latently(*fit, "-o", tmp_path / "m"))["clustering_accuracy"] > 0.9
     assert facts_of(latently(*fit, "-m", "mjfa", "-o", tmp_path / "n"))["training_accuracy"] > 0.9
     select = ["select", data, "-m", "ppca", "-q", "1,2", "--from-disk", "-o", tmp_path / "s"]

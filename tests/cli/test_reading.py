@@ -144,7 +144,9 @@ def test_columns_left_out_are_named_with_reasons(latently, tmp_path, table):
     table["kind"], table["day"], table["same"] = "a word", "2024-01-05", 3.0
     table["typo"] = np.where(np.arange(len(table)) % 3, "unknown", table["a"])
     table.to_csv(tmp_path / "a.csv", index=False)
-    answer = latently("fit", tmp_path / "a.csv", "-k", 1, "-q", 1, "-o", tmp_path / "m", "--json")
+    answer = latently(
+        "fit", tmp_path / "a.csv", "-m", "mcfa", "-k", 1, "-q", 1, "-o", tmp_path / "m", "--json"
+    )
     facts = json.loads(answer.out)
     reasons = {entry["column"]: entry["reason"] for entry in facts["left_out"]}
     assert facts["columns"] == list("abcde") and set(reasons) == {"id", "kind", "day", "same", "typo"}
@@ -156,7 +158,20 @@ def test_columns_left_out_are_named_with_reasons(latently, tmp_path, table):
 def test_text_may_be_declared_missing(latently, tmp_path, table):
     table["b"] = table["b"].astype(str).where(np.arange(len(table)) != 7, "Un Known")
     table.to_csv(tmp_path / "a.csv", index=False)
-    arguments = ["fit", tmp_path / "a.csv", "-k", 1, "-q", 1, "-o", tmp_path / "m", "--missing", "un known"]
+    arguments = [
+        "fit",
+        tmp_path / "a.csv",
+        "-m",
+        "mcfa",
+        "-k",
+        1,
+        "-q",
+        1,
+        "-o",
+        tmp_path / "m",
+        "--missing",
+        "un known",
+    ]
     facts = json.loads(latently(*arguments, "--json").out)
     assert facts["columns"] == list("abcde") and facts["missing_cells"] == 1
     latently("score", tmp_path / "m", tmp_path / "a.csv")  # the folder knows the mark
@@ -167,7 +182,20 @@ def test_columns_can_be_chosen(latently, tmp_path, table):
     table.to_csv(tmp_path / "a.csv", index=False)
 
     def chosen(*options):
-        arguments = ["fit", tmp_path / "a.csv", "-k", 1, "-q", 1, "-o", tmp_path / "m", "--force", "--json"]
+        arguments = [
+            "fit",
+            tmp_path / "a.csv",
+            "-m",
+            "mcfa",
+            "-k",
+            1,
+            "-q",
+            1,
+            "-o",
+            tmp_path / "m",
+            "--force",
+            "--json",
+        ]
         return json.loads(latently(*arguments, *options).out)["columns"]
 
     assert chosen("--columns", "b, a") == ["b", "a"]
@@ -245,7 +273,7 @@ def test_arrays_that_cannot_be_used(latently, tmp_path):
 
 def test_labels_in_an_archive_are_no_feature(latently, tmp_path, table):
     np.savez(tmp_path / "a.npz", X=table, y=np.arange(len(table)) % 2)
-    arguments = ["fit", tmp_path / "a.npz", "-k", 1, "-q", 1, "--json"]
+    arguments = ["fit", tmp_path / "a.npz", "-m", "mcfa", "-k", 1, "-q", 1, "--json"]
     assert len(json.loads(latently(*arguments, "-o", tmp_path / "m").out)["columns"]) == 5
     latently(*arguments, "-o", tmp_path / "n", "--label", "y", "-m", "mjfa")
 

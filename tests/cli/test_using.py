@@ -110,12 +110,26 @@ def test_a_part_held_out_of_the_fit_gives_thresholds_with_a_guarantee(latently, 
 
 def test_wrong_shares_to_hold_out_are_told(latently, fitted, tmp_path):
     small = ["-m", "gaussian-mixture", "-k", 1, "-o", tmp_path / "m"]
-    for share, more, says in (
-        (0.0001, [], "--hold-out 0.0001 of 240 rows is none"),
-        (0.2, ["--from-disk"], "give --in-memory"),
-    ):
-        answer = latently("fit", fitted[1], *small, "--hold-out", share, *more, code=1)
-        assert says in answer.err
+    answer = latently("fit", fitted[1], *small, "--hold-out", 0.0001, code=1)
+    assert "--hold-out 0.0001 of 240 rows is none" in answer.err
+
+
+def test_rows_held_out_of_the_fit_are_held_out_of_its_preparation(latently, tmp_path):
+    """Means and scales are those of the other rows, in memory and from disk; a total is in neither part."""
+    table = make_table(100)[0].round(3)
+    table.loc[100] = table.sum()
+    table.to_csv(tmp_path / "a.csv", index=False)
+    fit = ["fit", tmp_path / "a.csv", "-m", "gaussian-mixture", "-k", 1, "--hold-out", 0.3]
+    latently(*fit, "-o", tmp_path / "m")
+    record = library.load(tmp_path / "m").preparation_
+    rest = table.drop(index=[100, *np.random.default_rng(0).permutation(100)[:30]])
+    np.testing.assert_allclose(record.mean, rest.mean(), rtol=1e-12)
+    np.testing.assert_allclose(record.scale, rest.std(ddof=0), rtol=1e-12)
+    assert record.n_rows == 70 and len(record.held_out) == 30
+    latently(*fit, "--from-disk", "-o", tmp_path / "n")
+    other = library.load(tmp_path / "n").preparation_
+    assert other.mean == record.mean
+    np.testing.assert_allclose(other.held_out, record.held_out, rtol=1e-9)
 
 
 def test_reference_rows_of_the_fit_are_told(latently, fitted):

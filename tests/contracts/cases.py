@@ -43,6 +43,7 @@ from latently.mixture import (
     MPPCA,
     PPCA,
     BayesianGaussianMixture,
+    BayesianMFA,
     FactorAnalysis,
     GaussianMixture,
     MixedMixture,
@@ -259,6 +260,8 @@ CASES = [
     Case("MPPCA-noise", partial(MPPCA, 2, 1, noise_component=True, **QUICK)),
     Case("MCFA-t-noise", partial(MCFA, 2, 2, tails="t", noise_component=True, **QUICK)),
     Case("BayesianGaussianMixture-holes", partial(BayesianGaussianMixture, 2, **QUICK), **BOUND, holes=True),
+    Case("BayesianMFA", partial(BayesianMFA, 2, 2, **QUICK), **BOUND),
+    Case("BayesianMFA-holes", partial(BayesianMFA, 2, 2, **QUICK), **BOUND, holes=True),
     Case(
         "NestedMixture",
         partial(NestedMixture, 2, 2, covariance_type="tied", **QUICK),
@@ -296,6 +299,7 @@ CASES = [
     Case("NMF", partial(NMF, 2, **QUICK), rows="counts", direction=-1, objective=None),
     Case("NMF-mu", partial(NMF, 2, solver="mu", **QUICK), rows="counts", direction=-1, objective=None),
     Case("NMF-kl", partial(NMF, 2, loss="kl", **QUICK), rows="counts", direction=-1, objective=None),
+    Case("NMF-beta", partial(NMF, 2, loss=0.5, **QUICK), rows="counts", direction=-1, objective=None),
     Case("NLMF", partial(NLMF, 2, sigma2=0.5, alpha=0.1, beta=0.1, **QUICK), **FALLING),
     Case("NLMF-holes", partial(NLMF, 2, mapping="logistic", solver="exact", **QUICK), holes=True, **FALLING),
     Case(

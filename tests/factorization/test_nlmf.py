@@ -204,6 +204,16 @@ def test_the_cost_never_rises(seed, way, solver, accelerate, alpha, sigma2, labe
     assert total == pytest.approx(model.history_[-1], rel=1e-8, abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_far_from_the_origin_rounding_is_no_rise(seed):
+    """The offset alone is rounded by 1e-5 there, which the cost of an exact step can show."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(25, 4)) + 1e11
+    X[rng.random(X.shape) < 0.2] = np.nan
+    model = NLMF(2, mapping="logistic", solver="exact", max_iter=40, tol=0.0, random_state=0).fit(X)
+    assert np.all(np.diff(model.history_) <= 0.0)
+
+
 def test_a_step_with_an_exponent_can_raise_the_cost_and_is_shortened():
     """x = a = 1, s = 5, alpha = .01, tanh: the errata's example, .0500 -> .4159 without the test of the
     cost.

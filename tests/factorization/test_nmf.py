@@ -1057,7 +1057,8 @@ def test_bad_rows_after_the_fit(bad, tmp_path):
 
 BAD_SETTINGS = {
     "n_components": ([0, 1.5, "auto"], "n_components must be an integer of at least 1"),
-    "loss": (["itakura-saito", None], "loss must be one of"),
+    "loss": (["euclidean", None, True, np.nan, 11.0], "loss must be one of .* beta divergence, a number"),
+    "fixed_components": ([np.ones(6), -np.ones((1, 6)), [[np.nan] * 6], np.ones((1, 5))], "fixed_components"),
     "solver": (["cd", None], "solver must be one of"),
     "init": (["custom", None], "init must be one of"),
     "n_init": ([0], "n_init must be"),

@@ -270,7 +270,7 @@ def _folder_of_a_fit():
     rows = rng.normal(size=(60, 3)) * [1, 10, 100] + [0, 5, 1000]
     lines = ["a,b,c", *(",".join(f"{value:.6g}" for value in row) for row in rows)]
     (home / "rows.csv").write_text("\n".join(lines) + "\n")
-    code, _ = command("fit", home / "rows.csv", "-k", "2", "-q", "1", "-o", home / "m")
+    code, _ = command("fit", home / "rows.csv", "-m", "mcfa", "-k", "2", "-q", "1", "-o", home / "m")
     expect(code == 0, "latently fit failed")
     code, said = command("score", home / "m", home / "rows.csv", "-o", home / "said.csv")
     expect(code == 0, f"latently score failed: {said}")

@@ -129,6 +129,54 @@ def test_networks_and_stacks_make_rows(visit, tmp_path, kind):
         np.testing.assert_allclose(told["made"], made[i], **EXACT)
 
 
+def images(n):
+    """Digits of 28 x 28 pixels: those of 8 x 8, three times as large."""
+    X = np.kron(digits()[0][:n].reshape(n, 8, 8), np.ones((3, 3)))
+    return np.pad(X, ((0, 0), (2, 2), (2, 2))).reshape(n, 784)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
+def test_weights_of_two_bytes_make_rows_of_python_to_a_thousandth(visit, tmp_path, unit):
+    """Weights that are many travel rounded to 5e-4 of themselves, whatever the unit of the rows."""
+    rng = np.random.default_rng(0)
+    X = unit * images(300)
+    model = MFA.from_parameters(
+        weights=np.full(3, 1 / 3),
+        means=np.stack([part.mean(axis=0) for part in np.split(X, 3)]),
+        loadings=unit * rng.normal(size=(3, 784, 200)) / 200**0.5,
+        noise_variance=np.full((3, 784), 0.05 * unit**2),
+    )
+    maker = maker_of(Facts(model, X))
+    assert maker.size > 450_000
+    page = opened(visit, tmp_path / "e.html", model, X, image_shape=(28, 28))
+    assert (tmp_path / "e.html").stat().st_size < 5e6
+    codes = rng.normal(size=(3, 200))
+    for k in range(3):
+        made = model.means_[k] + model.loadings_[k] @ codes[k]
+        np.testing.assert_allclose(ask(page, "made", k, codes[k].tolist()), made, rtol=0, atol=1e-3 * unit)
+
+
+@pytest.mark.slow
+def test_a_network_of_images_makes_rows_of_python_to_a_thousandth(visit, tmp_path):
+    pytest.importorskip("torch")
+    from latently.deep import VAE
+
+    X = images(300)
+    model = VAE(8, hidden_layer_sizes=(600, 64), max_iter=3, random_state=0).fit(X)
+    X = X[:20]  # log densities are estimated by a thousand draws a row
+    assert maker_of(Facts(model, X)).size > 450_000
+    write_report(tmp_path / "e.html", model, X, image_shape=(28, 28), threshold=0.0)
+    assert (tmp_path / "e.html").stat().st_size < 5e6
+    page = visit(tmp_path / "e.html")
+    codes = np.asarray(model.transform(X[:3]), dtype=float)
+    made = np.asarray(model.inverse_transform(codes.astype(np.float32)))
+    for i in range(3):
+        told = ask(page, "tell", i)
+        np.testing.assert_allclose(told["code"], codes[i], **EXACT)
+        np.testing.assert_allclose(told["made"], made[i], rtol=0, atol=1e-3)
+
+
 def test_neighbours_and_changes_are_right(visit, tmp_path):
     X, _, names = wine()
     model = mcfa()

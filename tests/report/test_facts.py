@@ -310,3 +310,23 @@ def test_class_weights_and_parts_of_the_cost_of_a_stack(rng):
     np.testing.assert_allclose(sum(found.parts_of_cost.values()), top.history_)
     np.testing.assert_allclose(found.loadings.raw, first.components_.T)
     np.testing.assert_allclose(found.offset_image[0], first.offset_)
+
+
+def test_thresholds_of_estimated_densities_are_those_of_all_draws():
+    """A VAE estimates each log density by a thousand draws, which only the lowest rows need."""
+
+    class Estimated(GaussianMixture):
+        n_draws = 0
+
+        def score_samples(self, X, *, n_samples=1000):
+            Estimated.n_draws += len(X) * n_samples
+            noise = np.sin(1e4 * X[:, 0]) ** 2 * 30 / n_samples**0.5  # of the row alone, and of both signs
+            return super().score_samples(X) - noise + 0.2 * np.cos(1e5 * X[:, 0]) / n_samples**0.5
+
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    model = Estimated(1).fit(X)
+    facts = Facts(model, X, units=(np.ones(3), np.full(3, 2.0)))
+    expected = np.quantile(model.score_samples(facts.drawn(10_000)) - 3 * np.log(2), 1e-3)
+    Estimated.n_draws = 0
+    assert facts._rare_score() == pytest.approx(expected, abs=1e-9)
+    assert Estimated.n_draws < 10_000 * 1000 / 5

@@ -11,8 +11,7 @@ from sklearn.decomposition import PCA
 from latently.mixture import MCFA, PPCA, FactorAnalysis, GaussianMixture
 from latently.supervised import MJFAClassifier
 from reproductions import available
-from reproductions.document_003 import _classification, _clustering, figure_3_13, table_3_1
-from reproductions.restarts import fit_restarts
+from reproductions.document_003 import _classification, _clustering, _protocol, figure_3_13, table_3_1
 
 REPRODUCTIONS = available()
 GRIDS = {  # rows that the error rates were counted on
@@ -71,7 +70,7 @@ def test_lowest_printed_bic_is_where_the_text_has_it(name, method, clusters):
 
 @pytest.mark.parametrize(
     ("data_set", "n_training", "n_test"),
-    [("ULC-3", 273, 77), ("Coil-4-proc", 248, 40), ("Leuk72_3k, 45/27", 45, 27), ("USPS1-4", 400, 400)],
+    [("ULC-3", 273, 77), ("Coil-4-proc", 248, 40), ("Leuk72_3k", 45, 27), ("USPS1-4", 400, 400)],
 )
 def test_printed_rates_of_the_figures_are_multiples_of_one_row(data_set, n_training, n_test):
     own = [r for r in REPRODUCTIONS["003/figures-3.8-3.11"].published if r["data set"] == data_set]
@@ -140,7 +139,7 @@ def test_lowest_printed_rate_is_where_the_text_has_it(name, method, rate, dimens
 
 def test_seed_decides_the_result():
     def record(seed):
-        return _clustering.cell(*table_3_1.load(seed), "PCA+GMM", 3, 2, n_restarts=2, seed=seed, n_init=2)
+        return _clustering.cell(*table_3_1.load(seed), "PCA+GMM", 3, 2, [seed], n_init=2)
 
     assert record(3) == record(3)
     assert record(3) != record(4)
@@ -148,12 +147,11 @@ def test_seed_decides_the_result():
 
 def test_one_is_chosen_by_bic_for_each_method():
     X, y = load_iris(return_X_y=True)
-    records = _clustering.compare(
-        X, y, clusters=(1, 3), dimensions=(2,), restarts=1, n_jobs=1, seed=0, n_init=1
-    )
+    grid = {"clusters": (1, 3), "dimensions": (2,)}
+    records = _clustering.compare(lambda seed: (X, y), **grid, draws=1, n_jobs=1, seed=0, n_init=1)
     for method in {record["method"] for record in records}:
         own = [record for record in records if record["method"] == method]
-        chosen = [record for record in own if record.get("chosen")]
+        chosen = [record for record in own if "BIC" in record.get("chosen", "")]
         assert [c["BIC in data space"] for c in chosen] == [min(r["BIC in data space"] for r in own)]
 
 
@@ -175,13 +173,47 @@ def test_standardised_mcfa_of_one_cluster_is_factor_analysis():
     assert mcfa.bic(Z) + rest == pytest.approx(peer.bic(X), abs=0.05)
 
 
-def test_likelihood_picks_among_restarts():
+def test_objective_picks_among_seeds():
     X = load_wine().data
-    best, *others = fit_restarts(GaussianMixture(4), X, 4, seed=0)
-    assert len(others) == 3
-    assert best.score(X) >= max(model.score(X) for model in others)
-    assert best.tol == GaussianMixture().tol
-    assert len({model.random_state for model in (best, *others)}) == 4
+    model = GaussianMixture(4, n_init=1, init="random", max_iter=20)
+    best, *others = _protocol.fits(model, X, [3, 4, 5, 6])
+    assert {one.random_state for one in (best, *others)} == {3, 4, 5, 6}
+    sound = [one for one in (best, *others) if not len(one.degenerate_components_)]
+    assert best.history_[-1] == max(one.history_[-1] for one in sound or others)
+
+
+def test_draws_have_means_and_spreads():
+    records = [{"case": "a", "factors": 2, "ERR": 0.1}, {"case": "a", "factors": 2, "ERR": 0.3}]
+    told = _protocol.over_draws(records, ("case",), ("factors",))
+    assert told == {
+        "case": "a",
+        "factors": 2,
+        "ERR": pytest.approx(0.2),
+        "ERR, spread": pytest.approx(math.sqrt(0.02)),
+        "draws": 2,
+    }
+
+
+def test_start_from_the_classes_ends_at_an_optimum():
+    X, y = load_iris(return_X_y=True)
+    model = GaussianMixture(3, random_state=0, **_protocol.OPTIONS)
+    found = _clustering.from_classes(model, X, y, 0.0)
+    assert model.converged_
+    assert found["BIC from classes"] == pytest.approx(model.bic(X))
+    assert found["ERR from classes"] < 0.1
+
+
+def test_all_models_of_the_document_have_one_floor():
+    models = [_clustering.estimator(name, 2, 1) for name in (*_clustering.METHODS, *_clustering.VARIANTS)]
+    models += [
+        _classification.classifier(name, 2, 1, 0, 8)[-1]
+        for name in _classification.METHODS + _classification.MJFA
+    ]
+    floors = [
+        model.get_params().get("noise_floor", model.get_params().get("density__noise_floor"))
+        for model in models
+    ]
+    assert set(floors) == {_protocol.NOISE_FLOOR}
 
 
 # -- classifiers --------------------------------------------------------------------------------------
@@ -189,13 +221,16 @@ def test_likelihood_picks_among_restarts():
 
 def iris_splits():
     X, y = load_iris(return_X_y=True)
-    return _classification.in_folds(X, y, seed=0)
+    return _classification.in_folds(X, y, ("one fold", "four folds"), seed=0)
 
 
 def test_folds_test_every_row_equally_often():
     X, y = np.arange(60.0)[:, None], np.repeat([0, 1, 2], 20)
-    splits = _classification.in_folds(X, y, n_noise_features=2, seed=0)
-    for way, n_training, times in (("one fold", 12, 4), ("four folds", 48, 1)):
+    ways = {"one fold": (12, 4), "four folds": (48, 1), "two thirds": (40, 2)}
+    splits = _classification.in_folds(X, y, tuple(ways), n_noise_features=2, seed=0)
+    noise = [split[0][0, 1] for split in splits["two thirds"]]
+    assert len(set(noise)) == 6  # drawn anew for each test
+    for way, (n_training, times) in ways.items():
         tested = np.concatenate([test[:, 0] for _, _, test, _ in splits[way]])
         assert np.all(np.bincount(tested.astype(int)) == times)
         for rows, labels, test, test_labels in splits[way]:
@@ -216,7 +251,7 @@ def test_bic_of_each_split_chooses():
     assert [record.get("ERR") for record in grid] == [0.35, 0.2, None]
     assert grid[2]["not fitted"] == "why"
     assert (picked["components"], picked["ERR"]) == ("by BIC", 0.4)
-    assert picked["spread"] == pytest.approx(math.sqrt(0.02))
+    assert picked["ERR, spread"] == pytest.approx(math.sqrt(0.02))
 
 
 def test_bic_after_lda_chooses_among_equal_dimensions():
@@ -244,12 +279,12 @@ def test_bic_of_pca_and_normal_classes_is_that_of_the_completed_density():
     pca = PCA().fit(X)
     Z = pca.transform(X)
     rest = norm(0, Z[:, 3].std()).logpdf(Z[:, 3]).sum()
+    fitted = _classification.classifier("PCA-GMM", 1, 3, 0, _classification.STARTS).fit(X, y)
+    scores = fitted[:-1].transform(X)
     total = rest + sum(
-        len(Z[y == c]) * np.log(np.mean(y == c))
-        + multivariate_normal(Z[y == c, :3].mean(axis=0), np.cov(Z[y == c, :3].T, bias=True))
-        .logpdf(Z[y == c, :3])
-        .sum()
-        for c in range(3)
+        np.sum(y == c) * np.log(np.mean(y == c))
+        + multivariate_normal(density.means_[0], density.covariances_[0]).logpdf(scores[y == c]).sum()
+        for c, density in enumerate(fitted[-1].densities_)
     )
     n_parameters = 2 + 3 * (3 + 6) + 1 + 1 + 3  # priors, normals, and of the rest: variance, mean, direction
     assert found == pytest.approx(-2 * total + n_parameters * np.log(len(y)))
@@ -276,7 +311,9 @@ def test_class_with_too_few_rows_is_told():
     X, y, X_test, y_test = iris_splits()["one fold"][0]
     few = np.r_[np.flatnonzero(y == 0)[:3], np.flatnonzero(y != 0)]  # labels need not start at 0
     splits = {"one fold": [(X[few], y[few] + 4, X_test, y_test + 4)]}
-    records = _classification.compare(splits, components=(1, 4), dimensions=(2,), n_jobs=1, seed=0, n_init=1)
+    records = _classification.compare(
+        splits, ways={"one fold": (1, None)}, components=(1, 4), dimensions=(2,), n_jobs=1, seed=0, n_init=1
+    )
     told = {r["method"]: r["not fitted"] for r in records if "not fitted" in r}
     assert told == dict.fromkeys(_classification.METHODS[1:], "a class has 3 rows for 4 components")
     assert all(("ERR" in record) != ("not fitted" in record) for record in records)

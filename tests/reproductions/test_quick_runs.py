@@ -17,6 +17,7 @@ ELSEWHERE = {  # run by the tests of their documents, and all but one of those t
 }
 NEEDS = {  # data sets that do not come with scikit-learn
     "000/figures-3.7-3.22": "mnist",
+    "000/table-3.1": "mnist",
     "000/section-4.1": "mnist",
     "000/table-5.1": "mnist",
     "000/tables-5.2-5.3": "mnist",
@@ -43,7 +44,11 @@ NEEDS = {  # data sets that do not come with scikit-learn
     "003/table-3.6": "seeds",
     "003/table-3.8": "user_knowledge",
     "003/tables-5.2-5.4": "leuk72_3k",
+    "003/table-4.1": "inbmt_pre_usps",
     "003/table-4.3": "umist",
+    "003/table-4.3-k-means": "umist",
+    "003/table-6.1-mjfa": "mnist",
+    "003/table-3.9": "lsvt",
     "003/figures-4.10-4.13": "inbmt_pre_usps",
 }
 TWINS = {  # the code of another one, on other rows

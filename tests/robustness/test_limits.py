@@ -100,3 +100,30 @@ def test_a_model_that_could_not_be_read_is_not_saved(tmp_path):
     with pytest.raises(ValueError, match=r"GaussianMixture cannot be saved.*Fit it again"):
         model.save(tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "name, array, value, says",
+    [
+        ("VAE", "scale", 0.0, "scale .* positive"),
+        ("JointAutoencoder", "normalisation.running_var", -1.0, "running_var .* negative"),
+        ("RBM", "intercept_visible", 1e160, "beyond 1e\\+150"),
+    ],
+)
+def test_parameters_of_networks_that_make_nan_of_rows(name, array, value, says, tmp_path):
+    path = next(path for path in SAVED if path.stem == name)
+    header, arrays = io.read(path)
+    header.pop("format_version")
+    key = f"parts.module.{array}"
+    io.write(tmp_path / "x", header, arrays | {key: np.full_like(arrays[key], value)})
+    with pytest.raises(ModelFileError, match=says):
+        latently.load(tmp_path / "x")
+
+
+def test_losses_that_are_no_numbers(tmp_path):
+    header, arrays = io.read(next(path for path in SAVED if path.stem == "VAE"))
+    header.pop("format_version")
+    header["more"]["losses"]["KL"][0] = None
+    io.write(tmp_path / "x", header, arrays)
+    with pytest.raises(ModelFileError, match="losses must be lists of finite numbers"):
+        latently.load(tmp_path / "x")

@@ -8,7 +8,7 @@ import pytest
 
 import latently as library
 from latently.cli.models import MODELS
-from latently.mixture import FactorAnalysis
+from latently.mixture import FactorAnalysis, GaussianMixture
 from latently.tables import TableModel
 from latently.tables.preparing import SUMS_OF_PARTS
 from tests.cli.conftest import latently, make_table  # noqa: F401 (fixture)
@@ -170,6 +170,16 @@ def test_few_rows_are_refused_or_told(latently, tmp_path):  # noqa: F811
     ordinary(8).to_csv(tmp_path / "eight.csv", index=False)
     fit[1] = tmp_path / "eight.csv"
     assert "only 8 rows for 2 components" in latently(*fit).err
+
+
+def test_rows_too_few_to_judge_a_model_by_are_told(latently, tmp_path):  # noqa: F811
+    """Also where one component is fitted, and sizes are chosen; in the shell and in Python."""
+    for n, told in ((2, True), (9, True), (10, False)):
+        ordinary(n).to_csv(tmp_path / "few.csv", index=False)
+        answer = latently("fit", tmp_path / "few.csv", "-m", "fa", "--force", "-o", tmp_path / "m")
+        assert (f"only {n} rows, too few to tell whether the model fits" in answer.err) == told
+    with pytest.warns(UserWarning, match="only 2 rows, too few"):
+        TableModel(GaussianMixture()).fit(ordinary(2))
 
 
 def test_a_report_is_a_web_page(latently, tmp_path):  # noqa: F811

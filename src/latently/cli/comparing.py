@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from latently.cli.models import MODELS
+from latently.cli.models import MODELS, numbers_in
 from latently.cli.speaking import one_line
 from latently.cli.tables import open_table, option
 from latently.selection import compare
@@ -23,6 +23,8 @@ def compared(X, record, request, voice, *, n_bootstrap=0):
     with voice.bar("Comparing families", request.budget) as moved:
         return compare(
             X,
+            n_components=None if request.k is None else numbers_in(request.k, "-k"),
+            n_factors=None if request.q is None else numbers_in(request.q, "-q"),
             budget=request.budget,
             n_bootstrap=n_bootstrap,
             feature_names=record.columns,

@@ -24,6 +24,7 @@ from latently.tables.preparing import (
     IN_MEMORY_BYTES,
     check_enough,
     collected,
+    held_out_chunks,
     recorded,
     surveyed,
     takes_binary,
@@ -108,7 +109,12 @@ def _fitted(request, voice, folder, select_all):
         missing=request.missing,
         label=request.label,
         limit=limit,
+        hold_out=request.hold_out,
+        seed=request.seed,
     )
+    if len(known.held_out):
+        n, n_all = len(known.held_out), len(known.held_out) + known.found.n_rows
+        voice.note(f"{counted(n, 'row')} of {n_all} are held out of the fit, for thresholds of scores")
     places = known.places
     name = request.model or (DEFAULT if len(places) > 1 or request.q else "gaussian-mixture")
     model = model_named(name)
@@ -125,29 +131,24 @@ def _fitted(request, voice, folder, select_all):
     if not known.in_memory and request.in_memory is None:
         voice.note("the table is large, so its numbers are kept in a temporary file during the fit")
     rows = collected(known, record, scratch=folder, in_memory=request.in_memory is True)
-    rows, X_held_out = _without_held_out(rows, request, voice)
     if _compares(request, select_all) and rows.n_rows >= FEWEST_TO_COMPARE:
         fitted = _best_family(request, record, rows, voice)
-        if X_held_out is not None:
-            fitted = replace(
-                fitted, record=_with_held_out(fitted.record, fitted.model, X_held_out, request.seed)
-            )
-        return fitted
+        return replace(fitted, record=_with_held_out(fitted.record, fitted.model, known, request.seed))
+    if request.model is None:
+        voice.note(f"the model is {name}; --model chooses another")
     labels, rows = _labels(model, name, rows, voice)
     sizes, grid = _sizes(request, model, rows.n_rows, len(places))
     estimator = build(
         model, sizes, request.options, seed=request.seed, max_iter=request.max_iter, tol=request.tol
     )
-    if not grid:
-        check_enough(estimator, rows.n_rows)
     selection, all_rows = None, select_all or rows.n_rows <= ROWS_TO_CHOOSE_BY
     if grid:
         by = rows.X if all_rows else _drawn(rows, request.seed, voice)
         selection = _selected(estimator, by, grid, request, voice)
         estimator.set_params(**selection.best_params_)
+    check_enough(estimator, rows.n_rows)
     fitted = selection.best_ if selection and all_rows else _run(estimator, rows.X, labels, voice)
-    if X_held_out is not None:
-        record = _with_held_out(record, fitted, X_held_out, request.seed)
+    record = _with_held_out(record, fitted, known, request.seed)
     return _complete(fitted, record, rows, selection)
 
 
@@ -155,8 +156,8 @@ FEWEST_TO_COMPARE = 20  # rows
 
 
 def _compares(request, select_all):
-    """Whether families are compared: nothing was said about the model."""
-    given = request.model or request.k or request.q or request.options
+    """Whether families are compared: nothing was said about the model but its size."""
+    given = request.model or request.options
     return not (given or select_all) and request.criterion == DEFAULT_CRITERION
 
 
@@ -182,28 +183,17 @@ def _best_family(request, record, rows, voice):
     return replace(_complete(fitted, record, rows, None), comparison=comparison)
 
 
-def _without_held_out(rows, request, voice):
-    """The rows of the fit, and those held out of it in the model's units, if any are wanted."""
-    if not request.hold_out:
-        return rows, None
-    if not isinstance(rows.X, np.ndarray):
-        raise ValueError("--hold-out needs all rows in memory; give --in-memory")
-    n = round(request.hold_out * rows.n_rows)
-    if n < 1:
-        raise ValueError(f"--hold-out {request.hold_out:g} of {counted(rows.n_rows, 'row')} is none")
-    out = np.zeros(rows.n_rows, dtype=bool)
-    out[np.random.default_rng(request.seed).permutation(rows.n_rows)[:n]] = True
-    voice.note(f"{counted(n, 'row')} of {rows.n_rows} are held out of the fit, for thresholds of scores")
-    codes = None if rows.codes is None else rows.codes[~out]
-    return replace(rows, X=rows.X[~out], n_rows=rows.n_rows - n, codes=codes), rows.X[out]
-
-
-def _with_held_out(record, fitted, X, seed):
+def _with_held_out(record, fitted, known, seed):
     """The record with log densities of held-out rows, from which later commands take thresholds."""
+    if not len(known.held_out):
+        return record
     if not hasattr(fitted, "score_samples"):
         raise ValueError(f"--hold-out is of no use: a {type(fitted).__name__} has no densities")
-    scores = np.asarray(fitted.score_samples(X), dtype=np.float64) - record.log_volume(X)
-    return replace(record, held_out=held_out_scores(scores, np.random.default_rng(seed)))
+    scores = [
+        np.asarray(fitted.score_samples(X), dtype=np.float64) - record.log_volume(X)
+        for X in held_out_chunks(known, record)
+    ]
+    return replace(record, held_out=held_out_scores(np.concatenate(scores), np.random.default_rng(seed)))
 
 
 def chosen_imputer(request, voice):

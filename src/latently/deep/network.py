@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from latently.backend.namespace import is_torch, like, to_numpy
 from latently.core.checkpoint import fingerprint
@@ -44,6 +45,8 @@ from latently.training.batches import Rows
 from latently.training.generators import Generators, drawing_from
 from latently.training.loop import train
 from latently.training.modules import module_arrays, set_module_arrays
+
+_LARGEST = 1e150  # parameter in float64 whose square is finite
 
 
 def _check_device(name, value):
@@ -487,8 +490,11 @@ class NetworkEstimator(IterativeEstimator):
             set_module_arrays(self._built(n_features, torch.Generator("cpu")), arrays)
         module = self._built(n_features, torch.Generator())
         set_module_arrays(module, arrays)
+        _check_usable(module)
         self.module_, self.n_features_in_ = module.eval(), n_features
         self.losses_ = {name: np.array(values, dtype=np.float64) for name, values in losses.items()}
+        if not all(values.ndim == 1 and np.all(np.isfinite(values)) for values in self.losses_.values()):
+            raise ValueError("its losses must be lists of finite numbers")
 
 
 def _through(part, module, check, dtype, block):
@@ -503,6 +509,22 @@ def _through(part, module, check, dtype, block):
         found = part(module, X_there).to(X.device)
     found = found.double() if found.is_floating_point() else found
     return found if given else like(found, block.X)
+
+
+def _check_usable(module):
+    """An error for parameters of a file that no training gives and that make NaN of rows."""
+    scale = getattr(module, "scale", None)  # of the rows, by which they are divided
+    if scale is not None and not bool((scale >= torch.finfo(scale.dtype).tiny).all()):
+        raise ValueError("scale of the module must be positive")
+    for part in module.modules():
+        variance = getattr(part, "running_var", None) if isinstance(part, _BatchNorm) else None
+        if variance is not None and bool((variance < 0).any()):
+            raise ValueError("running_var of the module must not be negative")
+    for name, tensor in module.state_dict().items():
+        if tensor.dtype == torch.float64 and bool((tensor.abs() > _LARGEST).any()):
+            raise ValueError(
+                f"{name} of the module has entries beyond {_LARGEST:g}, whose squares are infinite"
+            )
 
 
 def _check_finite(module):

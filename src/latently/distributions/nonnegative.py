@@ -5,7 +5,10 @@ Inside, activations stand as (r, n), so that one activation of all rows lies tog
 pure function of arrays; sums over rows add. Formulas: docs/nmf.md.
 
 Squared error: rows enter through A x' and through sums of s s' and s x' only, which are the two wide products
-of a sweep; all the rest is r x r. Kullback-Leibler divergence: the ratios x / (s A) have to be made.
+of a sweep; all the rest is r x r. The other losses are in `divergences`.
+
+The mask `observed` of a block may hold the weights of its entries instead, (n, D) numbers of which zero is a
+missing entry: what is weighted is the loss of an entry.
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ from latently.backend.namespace import (
     device,
     double,
     is_floating,
-    is_numpy,
     is_sparse,
     namespace,
     zeros,
@@ -35,10 +37,12 @@ from latently.core.block import Block, slices
 from latently.core.tree import add
 
 GROUP = 8  # coordinates whose gradients come of one product
-_TINY = 1e-300
+TINY = 1e-300
 _PASSES = 3  # over the coordinates, with acceleration
 _MANY, _PASSES_OF_MANY = 64, 2  # components, for which a pass takes longer beside the wide products
-_SOLVED, _SOLVED_SINGLE, _MOST_PASSES = 1e-10, 1e-5, 2000  # when activations of given components are found
+SOLVED, _SOLVED_SINGLE, MOST_PASSES = 1e-10, 1e-5, 2000  # when activations of given components are found
+INNER_PASSES = 10  # of descent, between two steps of Newton's method
+_REFINED_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,9 @@ class Penalty:
 
     def __bool__(self) -> bool:
         return self.l1 > 0 or self.l2 > 0
+
+
+NO_PENALTY = Penalty()
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,7 @@ class Loss(Protocol):
     """What a factorisation asks of a loss, of which a penalty on activations is a part."""
 
     penalty: Penalty
+    n_fixed: int  # the first components, which are given and stay as they are
 
     @property
     def evaluates_start(self) -> bool:
@@ -112,11 +120,25 @@ class Loss(Protocol):
     def descends(self) -> bool:
         """Whether steps are those of coordinate descent, from zero, or multiplicative ones."""
 
-    @staticmethod
-    def constants(total: float, square: float, entropy: float) -> tuple[float, float]:
-        """What the cost takes from the rows alone, and its order of magnitude.
+    @property
+    def needs_support(self) -> bool:
+        """Whether an entry that is positive, where all components are zero, costs infinitely much."""
 
-        From the sums of x, x^2 and x ln x - x.
+    @property
+    def needs_positive(self) -> bool:
+        """Whether entries of zero cost infinitely much."""
+
+    @property
+    def largest_power(self) -> float:
+        """Of the entries, of all that the loss takes of them or of their inverses."""
+
+    def of_entries(self, X: Array) -> Array:
+        """What the loss of each entry takes from the entry alone."""
+
+    def scale(self, constant: float, total: float, seen: float) -> float:
+        """The order of magnitude of the cost.
+
+        From the sums over all entries of `of_entries`, of the entries and of ones.
         """
 
     def rows(self, codebook: Codebook, how: How, block: Block) -> tuple[Any, list[Array]]: ...
@@ -141,7 +163,35 @@ def rows_of(block: Block) -> Array:
         return X
     if not is_floating(X):
         X = double(X)
-    return X if block.observed is None else namespace(X).where(block.observed, X, 0.0)
+    known = known_in(block)
+    return X if known is None else namespace(X).where(known, X, 0.0)
+
+
+def counted_rows(block: Block) -> Array:
+    """(n, D) the rows, each entry times its weight."""
+    X = rows_of(block)
+    return X * seen_in(block, X) if has_entry_weights(block) else X
+
+
+def has_entry_weights(block: Block) -> bool:
+    """Whether entries have weights, instead of being observed or not."""
+    return block.observed is not None and is_floating(block.observed)
+
+
+def known_in(block: Block) -> Array | None:
+    """(n, D) whether there is an observation that counts; None for complete rows."""
+    return block.observed > 0 if has_entry_weights(block) else block.observed  # type: ignore[operator]
+
+
+def seen_in(block: Block, A: Array) -> Array | None:
+    """(n, D) the weight of each entry, ones and zeros for a mask; None for complete rows."""
+    return None if block.observed is None else namespace(A).astype(block.observed, A.dtype)
+
+
+def counted_complete(block: Block) -> Array:
+    """(n,) whether all entries of a row were observed, with weight one."""
+    whole = block.observed == 1.0 if has_entry_weights(block) else block.observed
+    return namespace(block.X).all(whole, axis=1)
 
 
 def against(A: Array, X: Array) -> Array:
@@ -194,7 +244,7 @@ def descended(
     V = xp.asarray(V, copy=True)
     r = V.shape[0]
     diagonal = xp.stack([G[k, k, ...] for k in range(r)])
-    positive = diagonal > _smallest(V)  # a component of zeros leaves its activations as they are
+    positive = diagonal > smallest(V)  # a component of zeros leaves its activations as they are
     inverse = xp.where(positive, 1.0 / xp.where(positive, diagonal, 1.0), 0.0)
     units = xp.sqrt(diagonal) if G.ndim == 3 else xp.sqrt(diagonal)[:, None]
     with _ONE_DESCENDS if G.ndim == 2 else nullcontext():
@@ -228,7 +278,7 @@ def _descend_group(
             pull[i + 1 :, :] -= G[k + 1 : end, k][:, None] * step
 
 
-def _refined(V: Array, G: Array, B: Array) -> Array:
+def refined(V: Array, G: Array, B: Array) -> Array:
     """The minimum of v'Gv/2 - b'v for those coordinates that are not zero, or as far towards it as none
     becomes negative; each column has a G of its own (r, r, m)."""
     xp, r = namespace(V), V.shape[0]
@@ -238,7 +288,7 @@ def _refined(V: Array, G: Array, B: Array) -> Array:
     ridge = xp.where(free, xp.where(largest > 0, least * largest, 1.0), 1.0)
     M = xp.where(free[:, None, :] & free[None, :, :], G, 0.0)
     M = M + xp.eye(r, dtype=G.dtype, device=device(G))[:, :, None] * ridge
-    pull = xp.where(free, B - _applied(G, V), 0.0)
+    pull = xp.where(free, B - applied(G, V), 0.0)
     step = xp.linalg.solve(xp.permute_dims(M, (2, 0, 1)), pull.T[:, :, None])[:, :, 0].T
     back = step < 0
     room = xp.min(xp.where(back, V / xp.where(back, -step, 1.0), 1.0), axis=0)
@@ -250,7 +300,7 @@ def _descended(
 ) -> Array:
     """Coordinate descent on the loss and a penalty."""
     if penalty.l2:
-        G = G + _on_diagonal(penalty.l2, G)
+        G = G + on_diagonal(penalty.l2, G)
     elif penalty.l1:  # what the loss does not depend on is best at zero
         xp = namespace(V)
         diagonal = xp.stack([G[k, k, ...] for k in range(V.shape[0])])
@@ -267,12 +317,12 @@ def minimised(V: Array, G: Array, B: Array, n_passes: int, tolerance: float) -> 
     units = xp.sqrt(xp.reshape(xp.stack([G[k, k, ...] for k in range(V.shape[0])]), (V.shape[0], -1)))
     for _ in range(n_passes):
         before = V
-        V = descended(V, G, B, _INNER_PASSES)
+        V = descended(V, G, B, INNER_PASSES)
         if G.ndim == 3:
-            V = _refined(V, G, B)
+            V = refined(V, G, B)
         else:  # some columns at a time: each needs a matrix of its own
             parts = slices(V.shape[1], _REFINED_AT_ONCE)
-            V = xp.concat([_refined(V[:, part], G[:, :, None], B[:, part]) for part in parts], axis=1)
+            V = xp.concat([refined(V[:, part], G[:, :, None], B[:, part]) for part in parts], axis=1)
         if bool(xp.max(xp.abs(V - before) * units) <= tolerance * xp.max(V * units)):
             break
     return V
@@ -300,27 +350,33 @@ class SquaredError:
     """
 
     solver: str = "hals"
-    penalty: Penalty = Penalty()
+    penalty: Penalty = NO_PENALTY
+    n_fixed: int = 0
 
     evaluates_start: ClassVar[bool] = False
+    needs_support: ClassVar[bool] = False
+    needs_positive: ClassVar[bool] = False
+    largest_power: ClassVar[float] = 2.0
 
     @property
     def descends(self) -> bool:
         return self.solver == "hals"
 
-    @staticmethod
-    def constants(total: float, square: float, entropy: float) -> tuple[float, float]:
-        return 0.5 * square, 0.5 * square
+    def of_entries(self, X: Array) -> Array:
+        return 0.5 * X * X
+
+    def scale(self, constant: float, total: float, seen: float) -> float:
+        return constant
 
     def rows(self, codebook: Codebook, how: How, block: Block) -> tuple[Any, list[Array]]:
         """Sums of a block after a step of its activations, and their new state."""
         if block.observed is not None:
-            complete, incomplete = block.apart(namespace(block.X).all(block.observed, axis=1))
+            complete, incomplete = block.apart(counted_complete(block))
             if complete is not None and incomplete is not None:
                 return _in_order(block, self, codebook, how)
             if incomplete is None:
                 block = replace(block, observed=None)
-        X = rows_of(block)
+        X = counted_rows(block)
         V = self._stepped(codebook, how, block, X)
         V, state = how.extrapolated(V, block)
         return self._sums(V, X, block), [state]
@@ -329,7 +385,7 @@ class SquaredError:
         V, G, B = self._system(codebook, block, X)
         cold = not has_state(block)
         if self.solver == "mu":
-            ratio = _ratio(B, _applied(G, V) + self.penalty.l1 + self.penalty.l2 * V)
+            ratio = ratio_or_one(B, applied(G, V) + self.penalty.l1 + self.penalty.l2 * V)
             return V * (ratio if how.exponent == 1.0 else ratio**how.exponent)
         n_passes = how.cold_passes if cold else how.n_passes
         return _descended(V, G, B, self.penalty, n_passes, how.tolerance)
@@ -342,7 +398,7 @@ class SquaredError:
         if block.observed is None:
             return V, codebook.gram, B
         packed = codebook.table() @ xp.astype(block.observed, A.dtype).T
-        return V, _square(packed, A.shape[0]), B
+        return V, square_of(packed, A.shape[0]), B
 
     def _sums(self, V: Array, X: Array, block: Block) -> SquareSums:
         xp = namespace(V)
@@ -360,9 +416,15 @@ class SquaredError:
         """The components after a step, the activations being given."""
         G = self._grams(sums)
         if self.solver == "mu":
-            ratio = _ratio(sums.cross, _applied(G, A) + penalty.l1 + penalty.l2 * A)
-            return A * (ratio if how.exponent == 1.0 else ratio**how.exponent)
-        return _descended(A, G, sums.cross, penalty, how.n_passes)
+            ratio = ratio_or_one(sums.cross, applied(G, A) + penalty.l1 + penalty.l2 * A)
+            found = A * (ratio if how.exponent == 1.0 else ratio**how.exponent)
+            return with_first(A, self.n_fixed, found)
+        m, B = self.n_fixed, sums.cross
+        if m == A.shape[0]:
+            return A
+        if m:  # what the given components do not explain is left to the others
+            G, B = G[m:, m:, ...], B[m:, :] - applied(G[m:, :m, ...], A[:m, :])
+        return with_first(A, m, _descended(A[m:, :], G, B, penalty, how.n_passes), apart=True)
 
     def kept(self, sums: SquareSums, A: Array) -> SquareSums:
         """The sums in a form that does not depend on the components, for fits batch by batch."""
@@ -374,14 +436,14 @@ class SquaredError:
 
     def explained(self, sums: SquareSums, A: Array) -> SquareSums:
         """Such sums of the same activations, had the components made all rows."""
-        return replace(sums, cross=_applied(self._grams(sums), A))
+        return replace(sums, cross=applied(self._grams(sums), A))
 
     @staticmethod
     def _grams(sums: SquareSums) -> Array:
         """(r, r), or (r, r, D) with missing entries: sums of s s'."""
         if sums.grams is None:
             return sums.gram
-        return sums.gram[:, :, None] + _square(sums.grams, sums.gram.shape[0])
+        return sums.gram[:, :, None] + square_of(sums.grams, sums.gram.shape[0])
 
     def cost(self, sums: SquareSums, A: Array, penalty: Penalty, constant: float) -> float:
         """That of components A and of the activations after the step that gave the sums."""
@@ -403,8 +465,8 @@ class SquaredError:
 
     def solved(self, A: Array, block: Block) -> Array:
         """(r, n) activations that minimise the loss."""
-        tolerance = _SOLVED if A.dtype == namespace(A).float64 else _SOLVED_SINGLE
-        how = How(cold_passes=_MOST_PASSES, tolerance=tolerance)
+        tolerance = SOLVED if A.dtype == namespace(A).float64 else _SOLVED_SINGLE
+        how = How(cold_passes=MOST_PASSES, tolerance=tolerance)
         _, [state] = replace(self, solver="hals").rows(Codebook.of(A), how, replace(block, state=None))
         return state.T
 
@@ -414,8 +476,8 @@ class SquaredError:
         if is_sparse(X):
             squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
             return 0.5 * (squares + np.sum(V * ((A @ A.T) @ V - 2.0 * against(A, X)), axis=0))
-        R = double(X - V.T @ A)
-        return 0.5 * xp.sum(R * R if block.observed is None else xp.where(block.observed, R * R, 0.0), axis=1)
+        R, seen = double(X - V.T @ A), seen_in(block, V)
+        return 0.5 * xp.sum(R * R if seen is None else R * R * seen, axis=1)
 
     def floats_per_row(self, n_components: int, n_features: int, missing: bool) -> int:
         """Few for complete rows, whose descent is faster in long blocks."""
@@ -423,248 +485,7 @@ class SquaredError:
         return 3 * n_features + 6 * r + 2 * r * r if missing else n_features + 6 * r
 
 
-# -- Kullback-Leibler divergence ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class CountSums:
-    """Sums over rows, each counted with its weight; s are its activations."""
-
-    cost: Array  # (): s A - x ln s A and penalties, of the activations before the step
-    counts: Array  # (r, D): s x / (s A), after it
-    exposure: Array  # (r, 1): s, of complete rows
-    exposures: Array | None  # (r, D): s of rows with missing entries, where observed
-    total: Array  # (r,): s
-    square: Array  # (r,): s^2
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """The loss sum of x ln(x / s A) - x + s A over what was observed, by multiplicative updates."""
-
-    penalty: Penalty = Penalty()
-
-    evaluates_start: ClassVar[bool] = True
-    descends: ClassVar[bool] = False
-
-    @staticmethod
-    def constants(total: float, square: float, entropy: float) -> tuple[float, float]:
-        return entropy, total
-
-    def rows(self, codebook: Codebook, how: How, block: Block) -> tuple[Any, list[Array]]:
-        """Sums of a block after a step of its activations, and their new state."""
-        X, A = rows_of(block), codebook.components
-        V = activations(block, codebook)
-        seen = _seen(block, A)
-        exposure = codebook.totals[:, None] if seen is None else A @ seen.T
-        ratio, cost = _ratios(V, A, X, seen, block.weight)
-        xp = namespace(V)
-        counted = weighted(V, block.weight)
-        cost += self.penalty.cost(xp.sum(counted), xp.sum(counted * V))
-        V = self._grown(V, against(A, ratio), exposure, how.exponent)
-        counted = weighted(V, block.weight)
-        counts = double(added_up(counted, _ratios(V, A, X, None, None, cost=False)[0]))
-        total, square = double(xp.sum(counted, axis=1)), double(xp.sum(counted * V, axis=1))
-        if seen is None:
-            exposure = xp.asarray(total[:, None], copy=True)  # sums are added in place
-            sums = CountSums(cost, counts, exposure, None, total, square)
-        else:
-            nothing = zeros((V.shape[0], 1), V)
-            sums = CountSums(cost, counts, nothing, double(counted @ seen), total, square)
-        return sums, [xp.asarray(V.T, copy=True)]
-
-    def _grown(self, V: Array, counts: Array, exposure: Array, exponent: float) -> Array:
-        """The multiplicative step, whose goal minimises exposure v - counts ln v + l1 v + l2 v^2 / 2."""
-        return _stepped_towards(V, counts, exposure, self.penalty, exponent)
-
-    def components(self, sums: CountSums, A: Array, penalty: Penalty, how: How) -> Array:
-        """The components after a step, the activations being given."""
-        return _stepped_towards(A, sums.counts, self._exposures(sums), penalty, how.exponent)
-
-    def cost(self, sums: CountSums, A: Array, penalty: Penalty, constant: float) -> float:
-        """That of components A and of the activations before the step that gave the sums."""
-        xp = namespace(A)
-        return constant + float(sums.cost) + penalty.cost(xp.sum(A), xp.sum(A**2))
-
-    def how(self, speed: float, n_components: int) -> How:
-        """An accelerated step: with an exponent."""
-        return How(exponent=speed)
-
-    def kept(self, sums: CountSums, A: Array) -> CountSums:
-        """The sums in a form that does not depend on the components, for fits batch by batch."""
-        return replace(sums, counts=sums.counts * A)
-
-    def from_kept(self, sums: CountSums, A: Array, penalty: Penalty) -> Array:
-        """The components that follow from such sums, those before being A."""
-        return self.components(sums, namespace(A).ones_like(A), penalty, How())
-
-    def explained(self, sums: CountSums, A: Array) -> CountSums:
-        """Such sums of the same activations, had the components made all rows."""
-        return replace(sums, counts=A * self._exposures(sums))
-
-    @staticmethod
-    def _exposures(sums: CountSums) -> Array:
-        return sums.exposure if sums.exposures is None else sums.exposure + sums.exposures
-
-    def solved(self, A: Array, block: Block) -> Array:
-        """(r, n) activations that minimise the loss."""
-        X = block.X.astype(np.float64) if is_sparse(block.X) else double(block.X)  # Newton needs the digits
-        found = self._solved(Codebook.of(double(A)), replace(block, X=X, state=None))
-        return namespace(A).astype(found, A.dtype, copy=False)
-
-    def _solved(self, codebook: Codebook, block: Block) -> Array:
-        """A few multiplicative steps, then Newton's: a quadratic is minimised over v >= 0, and rows whose
-        cost would rise go half as far, and half again.
-        """
-        X, A = rows_of(block), codebook.components
-        xp, seen = namespace(A), _seen(block, A)
-        exposure = codebook.totals[:, None] if seen is None else A @ seen.T
-        base = exposure + self.penalty.l1
-        V = activations(block, codebook)
-        for _ in range(_FIRST_STEPS):
-            V = self._grown(V, against(A, _ratios(V, A, X, seen, None, cost=False)[0]), exposure, 1.0)
-        ratio, cost = self._of_rows(V, A, X, seen)
-        table, rounding = codebook.table(), 16 * float(xp.finfo(A.dtype).eps)
-        for _ in range(_MOST_PASSES):
-            H = _square(against(table, _curvatures(ratio, X)), A.shape[0])
-            if self.penalty.l2:
-                H = H + _on_diagonal(self.penalty.l2, H)
-            pull = against(A, ratio) - base - self.penalty.l2 * V
-            B = _applied(H, V) + pull
-            step = _refined(descended(V, H, B, _INNER_PASSES), H, B) - V
-            share, before = xp.ones_like(V[0, :]), cost
-            slack = rounding * (xp.abs(cost) + xp.sum(V * base, axis=0))
-            for _ in range(_HALVINGS):
-                there = V + share * step
-                ratio, cost = self._of_rows(there, A, X, seen)
-                worse = cost > before + slack
-                if not bool(xp.any(worse)):
-                    break
-                share = xp.where(worse, 0.5 * share, share)
-            V = there
-            near = xp.max(xp.abs(share * step) * base, axis=0) <= _SOLVED * xp.max(V * base, axis=0)
-            if bool(xp.all(near | (before - cost <= slack))):
-                break
-        return V
-
-    def _of_rows(self, V: Array, A: Array, X: Array, seen: Array | None) -> tuple[Array, Array]:
-        """Ratios, and what each row costs."""
-        xp = namespace(V)
-        ratio, cost = _ratios(V, A, X, seen, None, by_row=True)
-        penalty = self.penalty.l1 * xp.sum(V, axis=0) + 0.5 * self.penalty.l2 * xp.sum(V * V, axis=0)
-        return ratio, cost + penalty
-
-    def row_costs(self, V: Array, A: Array, block: Block) -> Array:
-        """(n,) the loss of each row with activations V (r, n), without penalties."""
-        X, xp = rows_of(block), namespace(A)
-        ratio, told = _ratios(V, A, X, _seen(block, A), None, by_row=True)
-        told = xp.where(_unreached(ratio, X), xp.inf, told)
-        values = X.data if is_sparse(X) else X
-        terms = xp.where(values > 0, values * xp.log(xp.where(values > 0, values, 1.0)), 0.0) - values
-        if is_sparse(X):
-            rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-            return told + np.bincount(rows, weights=terms, minlength=X.shape[0])
-        return told + double(xp.sum(terms, axis=1))
-
-    def floats_per_row(self, n_components: int, n_features: int, missing: bool) -> int:
-        return 4 * n_features + 6 * n_components
-
-
-_FIRST_STEPS = 10  # multiplicative ones, which come near soon and arrive late
-_INNER_PASSES, _HALVINGS = 10, 40
-_REFINED_AT_ONCE = 256
-
-
-def _seen(block: Block, A: Array) -> Array | None:
-    """(n, D) ones where there is an observation; None for complete rows."""
-    return None if block.observed is None else namespace(A).astype(block.observed, A.dtype)
-
-
-def _ratios(
-    V: Array,
-    A: Array,
-    X: Array,
-    seen: Array | None,
-    weight: Array | None,
-    *,
-    cost: bool = True,
-    by_row: bool = False,
-) -> tuple[Array, Any]:
-    """x / (s A); and the sum of s A - x ln s A over what was seen, of all rows or of each."""
-    if is_sparse(X):
-        return _sparse_ratios(V, A, X, weight, cost, by_row)
-    xp = namespace(V)
-    Y = V.T @ A
-    told = None
-    if cost:
-        expected = xp.sum(Y if seen is None else Y * seen, axis=1)
-        if is_numpy(X):  # logarithms take long, and counts are mostly zero
-            rows, columns = np.nonzero(X)
-            x = X[rows, columns]
-            logs = np.bincount(
-                rows, weights=x * np.log(np.maximum(Y[rows, columns], _TINY)), minlength=len(X)
-            )
-        else:
-            logs = xp.sum(xp.where(X > 0, X * xp.log(xp.clip(Y, min=_smallest(Y))), 0.0), axis=1)
-        told = double(expected) - double(logs)
-        if not by_row:
-            told = xp.sum(told if weight is None else told * weight)
-    above = _smallest(Y) < Y  # else no component has the feature, so that its ratio counts for nothing
-    return xp.where(above, X / xp.where(above, Y, 1.0), 0.0), told
-
-
-def _sparse_ratios(
-    V: Array, A: Array, X: Any, weight: Array | None, cost: bool, by_row: bool
-) -> tuple[Any, Any]:
-    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    y = np.empty(len(X.data))
-    for start in range(0, len(y), 1 << 16):  # so that what is gathered stays in the cache
-        part = slice(start, start + (1 << 16))
-        y[part] = np.einsum("ij,ij->j", V[:, rows[part]], A[:, X.indices[part]])
-    above = y > _TINY
-    y = np.maximum(y, _TINY)
-    told = None
-    if cost:
-        logs = np.bincount(rows, weights=X.data * np.log(y), minlength=X.shape[0])
-        told = V.T @ A.sum(axis=1) - logs
-        if not by_row:
-            told = np.sum(told if weight is None else told * weight)
-    ratio = X.copy()
-    ratio.data = np.where(above, X.data / np.where(above, y, 1.0), 0.0)
-    return ratio, told
-
-
-def _curvatures(ratio: Array, X: Array) -> Array:
-    """x / (s A)^2, the second derivatives of the loss by s A."""
-    if is_sparse(X):
-        found = ratio.copy()
-        found.data = _curvatures(ratio.data, X.data)
-        return found
-    xp = namespace(X)
-    return xp.where(X > 0, ratio * (ratio / xp.where(X > 0, X, 1.0)), 0.0)
-
-
-def _stepped_towards(V: Array, counts: Array, exposure: Array, penalty: Penalty, exponent: float) -> Array:
-    xp = namespace(V)
-    base = exposure + penalty.l1
-    numerator = V * counts
-    if penalty.l2:
-        root = xp.sqrt(base * base + 4.0 * penalty.l2 * numerator)
-        goal_ratio = _ratio(2.0 * counts, base + root)
-    else:
-        goal_ratio = _ratio(counts, base)
-    return V * (goal_ratio if exponent == 1.0 else goal_ratio**exponent)
-
-
-def _unreached(ratio: Array, X: Array) -> Array:
-    """(n,) whether a row has something where no component that is on has anything."""
-    if is_sparse(X):
-        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-        return np.bincount(rows, weights=(X.data > 0) & (ratio.data == 0), minlength=X.shape[0]) > 0
-    return namespace(X).any((X > 0) & (ratio == 0), axis=1)
-
-
-# -- what both losses share ---------------------------------------------------------------------------
+# -- what all losses share ----------------------------------------------------------------------------
 
 
 def has_state(block: Block) -> bool:
@@ -680,19 +501,18 @@ def activations(block: Block, codebook: Codebook, pull: Array | None = None) -> 
         return contiguous(xp.astype(block.state[:, :r], A.dtype, copy=False).T)
     if pull is not None:
         return xp.zeros_like(pull)
-    X = rows_of(block)
+    X = counted_rows(block)
     totals = xp.asarray(np.asarray(X.sum(axis=1)).ravel()) if is_sparse(X) else xp.sum(X, axis=1)
-    seen = _seen(block, A)
+    seen = seen_in(block, A)
     expected = xp.sum(codebook.totals) if seen is None else seen @ xp.sum(A, axis=0)
-    level = totals / xp.clip(expected, min=_smallest(A))
-    level = xp.where(level > 0, level, _smallest(A))
+    level = totals / xp.clip(expected, min=smallest(A))
+    level = xp.where(level > 0, level, smallest(A))
     return xp.zeros((r, len(block)), dtype=A.dtype, device=device(A)) + xp.astype(level, A.dtype)
 
 
 def _in_order(block: Block, loss: SquaredError, codebook: Codebook, how: How) -> tuple[Any, list[Array]]:
     """Complete rows and those with missing entries apart; states come back in the order of the rows."""
-    xp = namespace(block.X)
-    complete = xp.all(block.observed, axis=1)
+    xp, complete = namespace(block.X), counted_complete(block)
     parts = [replace(block.where(complete), observed=None), block.where(~complete)]
     (first, [one]), (second, [other]) = (loss.rows(codebook, how, part) for part in parts)
     places = xp.concat([xp.nonzero(complete)[0], xp.nonzero(~complete)[0]])
@@ -700,28 +520,35 @@ def _in_order(block: Block, loss: SquaredError, codebook: Codebook, how: How) ->
     return add(second, first), [state]
 
 
-def _applied(G: Array, V: Array) -> Array:
+def with_first(A: Array, n_fixed: int, found: Array, *, apart: bool = False) -> Array:
+    """The components `found` with the first ones of A: in place of theirs, or before them if `apart`."""
+    if not n_fixed:
+        return found
+    return namespace(A).concat([A[:n_fixed, :], found if apart else found[n_fixed:, :]])
+
+
+def applied(G: Array, V: Array) -> Array:
     return G @ V if G.ndim == 2 else namespace(V).sum(G * V[None, :, :], axis=1)
 
 
-def _square(packed: Array, r: int) -> Array:
+def square_of(packed: Array, r: int) -> Array:
     """(r, r, m) symmetric matrices, of their packed columns."""
     return namespace(packed).permute_dims(unpacked(packed, r), (1, 2, 0))
 
 
-def _on_diagonal(value: float, G: Array) -> Array:
+def on_diagonal(value: float, G: Array) -> Array:
     xp = namespace(G)
     unit = xp.eye(G.shape[0], dtype=G.dtype, device=device(G)) * value
     return unit if G.ndim == 2 else unit[:, :, None]
 
 
-def _ratio(numerator: Array, denominator: Array) -> Array:
+def ratio_or_one(numerator: Array, denominator: Array) -> Array:
     """Of the multiplicative rules: where both vanish the entry stays as it is."""
     xp = namespace(numerator)
     positive = denominator > 0
     return xp.where(positive, xp.clip(numerator, min=0.0) / xp.where(positive, denominator, 1.0), 1.0)
 
 
-def _smallest(array: Array) -> float:
+def smallest(array: Array) -> float:
     """Below which an entry counts as zero; in float32 there is less room."""
-    return _TINY if array.dtype == namespace(array).float64 else 1e-37
+    return TINY if array.dtype == namespace(array).float64 else 1e-37

@@ -144,8 +144,8 @@ def identity_in_order(data, block_size):
     """Identifies these rows and their order, for checkpoints with a state for each row."""
     sweep = data.sweep(None, floats_per_row=2 * data.n_features, block_size=block_size)
     hashes = computed(data.collected(sweep.rows(_hashes), None))
-    weight = data.field("weight")
-    return f"{len(hashes)} rows, {fingerprint(hashes, *(() if weight is None else (weight,)))}"
+    fields = (data.field(name) for name in ("weight", "observed"))
+    return f"{len(hashes)} rows, {fingerprint(hashes, *(field for field in fields if field is not None))}"
 
 
 def _hashes(block):

@@ -128,21 +128,22 @@ def fit(
 
 
 @dataclass
-class _Ending:
+class Ending:
     """Of a fit that consists of several: whether the user interrupted one of them."""
 
     interrupted: bool = False
 
 
-_ENDING: ContextVar[_Ending | None] = ContextVar("ending", default=None)
+_ENDING: ContextVar[Ending | None] = ContextVar("ending", default=None)
 
 
 @contextmanager
-def ended_by_one_interrupt() -> Iterator[None]:
+def ended_by_one_interrupt() -> Iterator[Ending]:
     """Inside, an interrupt of one fit is one of all that follow: these keep their starting values."""
-    token = _ENDING.set(_ENDING.get() or _Ending())
+    ending = _ENDING.get() or Ending()
+    token = _ENDING.set(ending)
     try:
-        yield
+        yield ending
     finally:
         _ENDING.reset(token)
 

@@ -126,9 +126,13 @@ class IterativeEstimator(BaseEstimator):
         -------
         self
         """
+        return self._fit_to(X, y, sample_weight)
+
+    def _fit_to(self, *given, **more):
+        """Fit the model to what `_data` makes of its arguments."""
         self._check_options()
         with unchanged_on_failure(self):
-            data = self._data(X, y, sample_weight, reset=True)
+            data = self._data(*given, **more, reset=True)
             self._fit(data)
             remember_rows(self, data)
         return self

@@ -207,7 +207,7 @@ def _described_settings(estimator: Any, left_out: LeftOut, level: int) -> tuple[
 
 
 def _may_be_array(hyper_parameter: str) -> bool:
-    return hyper_parameter == "class_prior" or (
+    return hyper_parameter in ("class_prior", "fixed_components") or (
         hyper_parameter.endswith("_init") and hyper_parameter != "n_init"
     )
 

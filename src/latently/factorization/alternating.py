@@ -104,9 +104,13 @@ class SweptFactorization(IterativeEstimator):
         -------
         self
         """
+        return self._learn_from(X, y, sample_weight)
+
+    def _learn_from(self, *given, **more):
+        """Update the model with what `_data` makes of its arguments."""
         self._check_options()
         with unchanged_on_failure(self):
-            data = self._data(X, y, sample_weight, reset=not hasattr(self, "components_"))
+            data = self._data(*given, **more, reset=not hasattr(self, "components_"))
             found = self._totals(data)
             self._continue(self._sweeps(data, found), found)
         return self

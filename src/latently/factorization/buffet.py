@@ -17,12 +17,14 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from latently.core.drivers import Objective, Step, best_start
 from latently.distributions.binary_codes import Table, best_codes, least_squares_gains
 from latently.distributions.buffet_priors import GammaPrior, InverseGammaPrior, Priors
+from latently.distributions.truncated_normal import TruncatedNormal
 from latently.estimators import fitting
 from latently.estimators.checks import (
     check_choice,
     check_flag,
     check_integer,
     check_number,
+    check_positive,
     numbers,
     parameter,
 )
@@ -64,6 +66,11 @@ def check_codes(name, array):
     if not np.all((array == 0) | (array == 1)):
         raise ValueError(f"{name} must hold zeros and ones only")
     return array.astype(np.int64)
+
+
+def check_scales(name, array):
+    """Positive entries, of which there may be none."""
+    return check_positive(name, array) if array.size else array
 
 
 @dataclass(frozen=True)
@@ -403,6 +410,12 @@ class MonotoneBuffet(BuffetFactorization):
         raise NotImplementedError
 
     def _keep_state(self, model, state):
+        self._keep(**self._arrays_of(state))
+        self._derive()
+        self.bound_ = model.bound(state)
+
+    def _arrays_of(self, state):
+        """The fitted arrays of a state, by name."""
         raise NotImplementedError
 
     def _more_header(self):
@@ -415,6 +428,18 @@ class MonotoneBuffet(BuffetFactorization):
 
     def _derive(self):
         self.bound_ = math.nan
+        self._keep(components=self._by_feature(self._weights().expectation))
+
+    def _component_variances(self):
+        return self._by_feature(self._weights().variance)
+
+    def _weights(self):
+        """The posterior of W."""
+        return TruncatedNormal(self.location_, self.scale_)
+
+    def _by_feature(self, moments):
+        """(K, D) what each row code adds to every feature, from moments of W."""
+        return moments
 
     def _codes_given(self, name, n_rows):
         """Starting codes from the user, float64, without null columns; errors name the parameter."""

@@ -12,13 +12,17 @@ from latently.distributions.binary_features import BinaryFeatures
 from latently.distributions.buffet_priors import GammaPrior, InverseGammaPrior
 from latently.distributions.correlated_codes import Correlated, CorrelatedCodes
 from latently.distributions.indian_buffet import log_odds
-from latently.distributions.truncated_normal import TruncatedNormal
 from latently.estimators.checks import check_locations, check_non_negative, check_number, check_positive
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.factorization import category_moves
-from latently.factorization.buffet import MonotoneBuffet, check_codes, check_pair, check_variance
-from latently.factorization.meibp import check_scales
+from latently.factorization.buffet import (
+    MonotoneBuffet,
+    check_codes,
+    check_pair,
+    check_scales,
+    check_variance,
+)
 
 _CERTAIN = 50.0  # log odds beyond which nothing is doubtful
 _SWEEPS_OF_FEATURES = 10  # of ME-IBP, before categories
@@ -168,27 +172,18 @@ class IBPIBP(MonotoneBuffet):
     def _moved(self, model, state, rng):
         return category_moves.moved(model, state, rng)
 
-    def _keep_state(self, model, state):
-        self._keep(
-            codes=state.codes.astype(np.int64),
-            categories=state.categories.astype(np.int64),
-            category_features=state.links.astype(np.int64),
-            location=state.location,
-            scale=state.scale,
-            category_concentration=np.float64(state.category_concentration),
-            feature_concentration=np.float64(state.feature_concentration),
-            noise_variance=np.float64(state.noise),
-            rate=np.float64(state.rate),
-        )
-        self._derive()
-        self.bound_ = model.bound(state)
-
-    def _derive(self):
-        super()._derive()
-        self._keep(components=TruncatedNormal(self.location_, self.scale_).expectation)
-
-    def _component_variances(self):
-        return TruncatedNormal(self.location_, self.scale_).variance
+    def _arrays_of(self, state):
+        return {
+            "codes": state.codes.astype(np.int64),
+            "categories": state.categories.astype(np.int64),
+            "category_features": state.links.astype(np.int64),
+            "location": state.location,
+            "scale": state.scale,
+            "category_concentration": np.float64(state.category_concentration),
+            "feature_concentration": np.float64(state.feature_concentration),
+            "noise_variance": np.float64(state.noise),
+            "rate": np.float64(state.rate),
+        }
 
     def predict_codes(self, X):
         """Codes of rows, (n_samples, n_components) of zeros and ones.

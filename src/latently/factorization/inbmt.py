@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 
 from latently.distributions.binary_blocks import BinaryBlocks
-from latently.distributions.truncated_normal import TruncatedNormal
 from latently.estimators.checks import check_locations, check_non_negative, check_number, check_positive
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.factorization import block_moves
-from latently.factorization.buffet import MonotoneBuffet, check_codes, check_pair, check_variance
-from latently.factorization.meibp import check_scales
+from latently.factorization.buffet import (
+    MonotoneBuffet,
+    check_codes,
+    check_pair,
+    check_scales,
+    check_variance,
+)
 
 
 @estimator
@@ -165,19 +169,20 @@ class INBMT(MonotoneBuffet):
     def _moved(self, model, state, rng):
         return block_moves.moved(model, state, rng)
 
+    def _arrays_of(self, state):
+        return {
+            "row_codes": state.row_codes.astype(np.int64),
+            "column_codes": state.column_codes.astype(np.int64),
+            "location": state.location,
+            "scale": state.scale,
+            "concentration": np.float64(state.concentration),
+            "column_concentration": np.float64(state.column_concentration),
+            "noise_variance": np.float64(state.noise),
+            "core_variance": np.float64(state.spread),
+        }
+
     def _keep_state(self, model, state):
-        self._keep(
-            row_codes=state.row_codes.astype(np.int64),
-            column_codes=state.column_codes.astype(np.int64),
-            location=state.location,
-            scale=state.scale,
-            concentration=np.float64(state.concentration),
-            column_concentration=np.float64(state.column_concentration),
-            noise_variance=np.float64(state.noise),
-            core_variance=np.float64(state.spread),
-        )
-        self._derive()
-        self.bound_ = model.bound(state)
+        super()._keep_state(model, state)
         table, Z = model.table, state.row_codes
         of_columns = Z @ state.core.expectation  # (N, L)
         self._keep(
@@ -189,13 +194,12 @@ class INBMT(MonotoneBuffet):
 
     def _derive(self):
         super()._derive()
-        core = TruncatedNormal(self.location_, self.scale_).expectation
-        self._keep(core=core, components=core @ self.column_codes_.T)
+        self._keep(core=self._weights().expectation)
         unknown = (np.full(len(codes), -1) for codes in (self.row_codes_, self.column_codes_))
         self.row_labels_, self.column_labels_ = unknown
 
-    def _component_variances(self):
-        return TruncatedNormal(self.location_, self.scale_).variance @ self.column_codes_.T
+    def _by_feature(self, moments):
+        return moments @ self.column_codes_.T
 
     def _exact_arrays(self):
         labels = {"row_labels": self.row_labels_, "column_labels": self.column_labels_}

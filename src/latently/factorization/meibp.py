@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 
 from latently.distributions.binary_features import BinaryFeatures
-from latently.distributions.truncated_normal import TruncatedNormal
 from latently.estimators.checks import check_locations, check_non_negative, check_number, check_positive
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.factorization import feature_moves
-from latently.factorization.buffet import MonotoneBuffet, check_codes, check_pair, check_variance
+from latently.factorization.buffet import (
+    MonotoneBuffet,
+    check_codes,
+    check_pair,
+    check_scales,
+    check_variance,
+)
 
 
 @estimator
@@ -130,24 +135,15 @@ class MEIBP(MonotoneBuffet):
     def _moved(self, model, state, rng):
         return feature_moves.moved(model, state, rng)
 
-    def _keep_state(self, model, state):
-        self._keep(
-            codes=state.codes.astype(np.int64),
-            location=state.location,
-            scale=state.scale,
-            concentration=np.float64(state.concentration),
-            noise_variance=np.float64(state.noise),
-            component_variance=np.float64(state.spread),
-        )
-        self._derive()
-        self.bound_ = model.bound(state)
-
-    def _derive(self):
-        super()._derive()
-        self._keep(components=TruncatedNormal(self.location_, self.scale_).expectation)
-
-    def _component_variances(self):
-        return TruncatedNormal(self.location_, self.scale_).variance
+    def _arrays_of(self, state):
+        return {
+            "codes": state.codes.astype(np.int64),
+            "location": state.location,
+            "scale": state.scale,
+            "concentration": np.float64(state.concentration),
+            "noise_variance": np.float64(state.noise),
+            "component_variance": np.float64(state.spread),
+        }
 
     def _parameters(self):
         return (
@@ -161,8 +157,3 @@ class MEIBP(MonotoneBuffet):
 
 
 _HYPER = ("concentration", "noise", "spread")
-
-
-def check_scales(name, array):
-    """Positive entries, of which there may be none."""
-    return check_positive(name, array) if array.size else array

@@ -51,9 +51,11 @@ from latently.factorization.nonlinear_sweeps import (
     Solver,
     floats_per_row,
 )
+from latently.factorization.sweeps import place_of
 
 CONSTRAINTS = ("unconstrained", "non_negative", "semi")
 SOLVERS = ("auto", "exact", "mu", "gradient")
+_MUCH_ROUNDING = 1e-6  # of the squares of the rows: what is left about their means is summed again
 _SMALL_SOURCE = 0.02  # the least that multiplicative steps start from
 
 
@@ -305,7 +307,12 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         D = data.n_features
         mean, seen = found.mean(), to_numpy(found.seen)
         missing = bool(np.any(seen < found.weight * (1 - 1e-12)))
-        scale = 0.5 * max(found.square - float(np.sum(mean**2 * seen)), 0.0) / self.sigma2
+        squares = found.square - float(np.sum(mean**2 * seen))
+        if squares < _MUCH_ROUNDING * found.square:
+            squares = data.sweep(None, floats_per_row=2 * D, block_size=self.block_size).sum(
+                starts.squares_about, like(mean, place_of(data))
+            )
+        scale = 0.5 * squares / self.sigma2
         solvers: dict[str, Solver] = {
             "auto": Alternate(exact=False),
             "exact": Alternate(exact=True),
@@ -320,6 +327,8 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             n_classes=self._n_classes(),
             missing=missing,
             scale=scale if scale > 0 else 1.0,
+            mean=mean,
+            seen=seen,
             block_size=self.block_size,
             accelerate=self.accelerate is not None,
         )

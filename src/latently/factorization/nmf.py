@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
 from functools import wraps
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from latently.backend.namespace import is_floating, is_sparse, like, namespace, to_numpy
 from latently.core.data import Data
 from latently.core.tree import mapped
-from latently.distributions.nonnegative import Codebook, Divergence, How, Penalty, SquaredError
+from latently.distributions.divergences import BetaDivergence, Divergence
+from latently.distributions.nonnegative import (
+    Codebook,
+    How,
+    Penalty,
+    SquaredError,
+    known_in,
+    with_first,
+)
 from latently.estimators.checks import (
     check_choice,
     check_integer,
@@ -20,6 +29,7 @@ from latently.estimators.checks import (
     check_non_negative,
     check_number,
     check_weights,
+    numbers,
     parameter,
 )
 from latently.estimators.data import check_data
@@ -31,11 +41,33 @@ from latently.estimators.rows import for_method, in_main_memory, rows_over
 from latently.estimators.weights import weights_in_rows
 from latently.factorization import starts
 from latently.factorization.alternating import SweptFactorization
+from latently.factorization.entry_weights import with_entry_weights
 from latently.factorization.linear import LinearFactorization
 from latently.factorization.sweeps import NonnegativeSweeps, place_of
 
 _LOST = 0.01  # share of the cost that rounding may be
-_LOSSES = {"frobenius": ("hals", "mu"), "kl": ("mu",)}
+_BETA = {"frobenius": 2.0, "kl": 1.0, "itakura-saito": 0.0}
+_LARGEST_BETA = 10.0
+
+
+def _check_loss(name, value):
+    """The name of a loss, or the beta of a beta divergence."""
+    if isinstance(value, str) and value in _BETA:
+        return
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not -_LARGEST_BETA <= float(value) <= _LARGEST_BETA:
+        names = ", ".join(map(repr, _BETA))
+        raise ValueError(
+            f"{name} must be one of {names} or the beta of a beta divergence, a number from "
+            f"{-_LARGEST_BETA:g} to {_LARGEST_BETA:g}, not {value!r}"
+        )
+
+
+def _check_fixed(name, value):
+    """Given components, (m, n_features), or None."""
+    if value is not None:
+        check_matrix(name, value)
+        check_non_negative(name, numbers(name, value))
 
 
 @estimator
@@ -46,18 +78,22 @@ class NMF(LinearFactorization, SweptFactorization):
     ----------
     n_components : int or None, default=None
         Number of components r; None uses the number of features.
-    loss : {"frobenius", "kl"}, default="frobenius"
-        Half the sum of squares of X - S A, or the Kullback-Leibler divergence, the sum of
-        x ln(x / sA) - x + sA.
+    loss : {"frobenius", "kl", "itakura-saito"} or float, default="frobenius"
+        Half the sum of squares of X - S A; the Kullback-Leibler divergence, the sum of x ln(x / sA) - x + sA;
+        the Itakura-Saito divergence, the sum of x / sA - ln(x / sA) - 1, for positive X; or the beta of a
+        beta divergence, of which these have beta 2, 1 and 0.
     solver : {"auto", "hals", "mu"}, default="auto"
         "hals" alternates coordinate descent on activations and components, "mu" uses multiplicative updates.
-        "auto" is "hals" for the Frobenius loss and "mu" for "kl", for which it is the only solver.
+        "auto" is "hals" for the Frobenius loss and "mu" for all others, for which it is the only solver.
     init : {"auto", "nndsvd", "nndsvda", "nndsvdar", "random", "kmeans"}, default="auto"
         Starting values of the components: non-negative parts of singular vectors with zeros kept ("nndsvd"),
         replaced by the mean of X ("nndsvda") or by small random numbers ("nndsvdar"); random numbers; or
         cluster centres. "auto" is "nndsvd" for "hals", and "nndsvda" for "mu", which cannot change zeros.
+    fixed_components : array-like of shape (m, n_features), optional
+        Given components, which stay as they are; they are the first m of the `n_components`, and the others
+        are learnt.
     components_init : array-like of shape (n_components, n_features), optional
-        Starting values of the components.
+        Starting values of the components; those that are fixed are ignored.
     activations_init : array-like of shape (n_samples, n_components), optional
         Starting values of the activations; needs `components_init`. By default they are computed from the
         components.
@@ -77,7 +113,7 @@ class NMF(LinearFactorization, SweptFactorization):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        A; each component has unit length if there are no penalties.
+        A; each component has unit length if there are no penalties and it is not fixed.
     history_ : ndarray of shape (n_sweeps,)
         Weighted cost after every sweep, including penalties; it never increases.
     reconstruction_err_ : float
@@ -87,8 +123,10 @@ class NMF(LinearFactorization, SweptFactorization):
 
     Notes
     -----
-    NaN marks a missing entry, which the loss ignores. SciPy sparse matrices are not converted to dense.
-    `transform` minimises the loss over activations alone, a convex problem; `fit_transform` gives the same.
+    NaN marks a missing entry, which the loss ignores; `entry_weight` weights the loss of every entry. SciPy
+    sparse matrices are not converted to dense, but block by block for losses other than "frobenius" and "kl".
+    `transform` minimises the loss over activations alone, a convex problem for beta from 1 to 2;
+    `fit_transform` gives the same.
 
     Examples
     --------
@@ -104,12 +142,13 @@ class NMF(LinearFactorization, SweptFactorization):
 
     n_components: int | None = option(default=None, check=check_integer, least=1, or_else=None)
     _: KW_ONLY
-    loss: str = option(default="frobenius", check=check_choice, choices=tuple(_LOSSES))
+    loss: Any = option(default="frobenius", check=_check_loss)
     solver: str = option(default="auto", check=check_choice, choices=("auto", "hals", "mu"))
     init: str = option(default="auto", check=check_choice, choices=("auto", *starts.INITS))
     alpha_W: float = option(default=0.0, check=check_number, least=0)
     alpha_H: Any = option(default="same", check=check_number, least=0, or_else="same")
     l1_ratio: float = option(default=0.0, check=check_number, least=0, most=1)
+    fixed_components: Any = option(default=None, check=_check_fixed)
 
     @classmethod
     def from_parameters(cls, *, components, **options):
@@ -127,7 +166,7 @@ class NMF(LinearFactorization, SweptFactorization):
 
     # -- fitting --------------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None, *, entry_weight=None):
         """Factorise the rows into activations and components.
 
         Parameters
@@ -138,12 +177,34 @@ class NMF(LinearFactorization, SweptFactorization):
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row, in any unit; integers without a common divisor are copies of rows.
+        entry_weight : array-like of shape (n_samples, n_features), optional
+            Weight of each entry, with which its loss is multiplied; zero is a missing entry. X must be dense
+            and in memory.
 
         Returns
         -------
         self
         """
-        return super().fit(X, sample_weight=sample_weight)
+        return self._fit_to(X, y, sample_weight, entry_weight)
+
+    def partial_fit(self, X, y=None, sample_weight=None, *, entry_weight=None):
+        """Update the model with a batch of rows.
+
+        Their activations are inferred with the current components; weighted sums over all batches, in which
+        older batches are discounted, then give new components. The first batch determines the starting
+        values, so it should contain all components. A model that was fitted, or read from a file, continues
+        from its components; its earlier sweeps count for t.
+
+        Parameters
+        ----------
+        X, y, sample_weight, entry_weight
+            As for `fit`.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn_from(X, y, sample_weight, entry_weight)
 
     def _fit(self, data):
         found = self._totals(data)
@@ -162,24 +223,27 @@ class NMF(LinearFactorization, SweptFactorization):
         It is the difference of sums of the size of the squares of X; the sum over residuals is not, but is
         another pass.
         """
+        if self._beta() not in (1.0, 2.0):
+            return
         dtype = np.float32 if starts.is_single(data) else np.float64
         precision = np.finfo(dtype).eps
         resolved = 10.0 * precision**2 * found.square  # sums of squares of rounding errors of X
         seen, total = to_numpy(found.seen), to_numpy(found.total)
         if found.square - float(np.sum(total**2 / seen)) > 1e4 * precision * found.square:
             return  # X varies as much as it is far from zero, nearly
-        size = abs(found.entropy) + float(total.sum()) if self.loss == "kl" else found.square
+        divergence = self._beta() == 1.0
+        size = abs(found.constant) + float(total.sum()) if divergence else found.square
         if loss > 1e3 * precision * size:
             return
         sweep = data.sweep(None, floats_per_row=4 * data.n_features, block_size=self.block_size)
         if sweep.sum(starts.squares_about, like(found.mean(), self.components_)) <= resolved:
             return  # all rows are alike
-        errors = to_numpy(in_main_memory(self._rows_of_data(data, _squared_errors, None)))
+        errors = to_numpy(in_main_memory(self._rows_of_data(data, _squared_errors)))
         weight = data.field("weight")
         left = 0.5 * float(errors.sum() if weight is None else to_numpy(weight) @ errors)
         if left <= 0.4 * resolved:  # X is a product, up to rounding
             return
-        if self.loss == "kl":
+        if divergence:
             left /= found.largest
         if _LOST * left < precision * size:
             warn_user(
@@ -190,20 +254,22 @@ class NMF(LinearFactorization, SweptFactorization):
             )
 
     def _normalised(self, components):
-        """Components of unit length, unless penalties determine their scale."""
+        """Components of unit length, unless they are fixed or penalties determine their scale."""
         if self.alpha_W > 0:
             return components
         xp = namespace(components)
         norms = xp.sqrt(xp.sum(components**2, axis=1))
-        return components / xp.where(norms > 0, norms, 1.0)[:, None]
+        found = components / xp.where(norms > 0, norms, 1.0)[:, None]
+        return with_first(components, self._n_fixed(), found)
 
-    def fit_transform(self, X, y=None, sample_weight=None):
+    def fit_transform(self, X, y=None, sample_weight=None, *, entry_weight=None):
         """Fit the model and return the activations of the rows, (n_samples, n_components)."""
-        return self.fit(X, sample_weight=sample_weight).transform(X)
+        self.fit(X, sample_weight=sample_weight, entry_weight=entry_weight)
+        return self.transform(X, entry_weight=entry_weight)
 
     def _continue(self, sweeps, found):
         continues = self._continues(sweeps.data, "partial_fit")
-        components = self.components_ if continues else self._first_batch(sweeps, found)
+        components = self._with_fixed(self.components_) if continues else self._first_batch(sweeps, found)
         loss, xp = sweeps.loss, namespace(components)
         codebook = Codebook.of(xp.astype(components, getattr(xp, sweeps.dtype), copy=False))
         sums = sweeps.over(sweeps.data).sum(_solved_sums, loss, codebook)
@@ -225,8 +291,9 @@ class NMF(LinearFactorization, SweptFactorization):
         place = place_of(data)
         if self.warm_start and self._continues(data, "fit"):
             self._check_shapes(data.n_features, "warm_start")
-            self._check_support(self.components_, found)
-            return sweeps.start(self.components_), False
+            components = self._with_fixed(self.components_)
+            self._check_support(components, found)
+            return sweeps.start(components), False
         activations = None
         if self.activations_init is not None:
             name, shape = "activations_init", (data.count_rows(), r)
@@ -234,6 +301,7 @@ class NMF(LinearFactorization, SweptFactorization):
             activations = like(given.astype(sweeps.dtype), place)
         if self.components_init is not None:
             given = given_starts(self, self._parameters(), self._sizes(data.n_features))["components"]
+            given = self._with_fixed(given)
             self._check_support(given, found)
             return sweeps.start(like(given, place), activations), False
         rng = as_generator(self.random_state)
@@ -242,15 +310,55 @@ class NMF(LinearFactorization, SweptFactorization):
         def starting_points():
             for number in range(self.n_init):
                 init = self._init() if number == 0 else "random"
-                components = starts.components(init, sweep, found, r, rng, place)
+                components = self._starting(init, sweep, found, rng, place)
                 self._check_support(components, found)
                 yield sweeps.start(like(components, place), activations)
 
         return self._best(sweeps, starting_points(), self.n_init, options, progress)
 
+    def _starting(self, init, sweep, found, rng, place):
+        """(r, D) starting values of the components, in main memory; those that are fixed first."""
+        m, D = self._n_fixed(), len(found.mean())
+        n_free = self._sizes(D)["r"] - m
+        if n_free == 0:
+            return numbers("fixed_components", self.fixed_components)
+        components = starts.components(init, sweep, found, n_free, rng, place)
+        if not m:
+            return components
+        given, free = numbers("fixed_components", self.fixed_components), components.mean()
+        scale = given.mean() / free if given.mean() > 0 and free > 0 else 1.0
+        return np.concatenate([given, scale * components])
+
+    def _n_fixed(self):
+        return 0 if self.fixed_components is None else len(self.fixed_components)
+
+    def _check_fixed(self, n_features):
+        """Raise an error unless the given components fit among those of rows with so many features."""
+        if self.fixed_components is None:
+            return
+        shape, r = np.shape(self.fixed_components), self._sizes(n_features)["r"]
+        if shape[1] != n_features:
+            raise ValueError(
+                f"fixed_components has shape {shape}, but X has {n_features} features; give one column for "
+                "each of them"
+            )
+        if shape[0] > r:
+            raise ValueError(
+                f"fixed_components has {shape[0]} rows, more than the {r} components, which include them; "
+                "raise n_components, or leave some of them out"
+            )
+
+    def _with_fixed(self, components):
+        """The components, with the given ones in place of the first."""
+        m = self._n_fixed()
+        if not m:
+            return components
+        given = like(numbers("fixed_components", self.fixed_components), components)
+        return namespace(components).concat([given, components[m:, :]])
+
     def _check_support(self, components, found):
         unreached = (to_numpy(components).sum(axis=0) == 0) & (to_numpy(found.total) > 0)
-        if self.loss == "kl" and np.any(unreached):
+        if self._beta() <= 1.0 and np.any(unreached):
             raise ValueError(
                 f"all components start at zero in feature {np.argmax(unreached)}, where X is not zero, so "
                 'the divergence is and stays infinite; use init="nndsvda", or a positive components_init'
@@ -262,18 +370,29 @@ class NMF(LinearFactorization, SweptFactorization):
         return "nndsvd" if self._solver() == "hals" else "nndsvda"
 
     def _solver(self):
-        return _LOSSES[self.loss][0] if self.solver == "auto" else self.solver
+        return self._solvers()[0] if self.solver == "auto" else self.solver
+
+    def _solvers(self):
+        return ("hals", "mu") if self._beta() == 2.0 else ("mu",)
+
+    def _beta(self):
+        return _BETA[self.loss] if isinstance(self.loss, str) else float(self.loss)
 
     def _loss(self, n_features, solver):
-        penalty = self._penalty(self.alpha_W, n_features)
-        return Divergence(penalty) if self.loss == "kl" else SquaredError(solver, penalty)
+        beta, m, penalty = self._beta(), self._n_fixed(), self._penalty(self.alpha_W, n_features)
+        if beta == 2.0:
+            return SquaredError(solver, penalty, m)
+        return Divergence(penalty, m) if beta == 1.0 else BetaDivergence(beta, penalty, m)
 
     def _penalty(self, alpha, count):
         return Penalty(alpha * count * self.l1_ratio, alpha * count * (1.0 - self.l1_ratio))
 
-    def _data(self, X, y=None, sample_weight=None, *, reset):
+    def _data(self, X, y=None, sample_weight=None, entry_weight=None, *, reset):
         if not is_sparse(X):
-            return check_data(self, X, sample_weight, reset=reset)
+            data = check_data(self, X, sample_weight, reset=reset)
+            return data if entry_weight is None else with_entry_weights(data, entry_weight)
+        if entry_weight is not None:
+            raise ValueError("entry_weight needs a dense X; give X.toarray(), with NaN for missing entries")
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
         )
@@ -287,21 +406,31 @@ class NMF(LinearFactorization, SweptFactorization):
 
     def _totals(self, data):
         """Sums over all entries; an error if the rows cannot be factorised."""
-        return starts.checked_totals(self, data, positive=True)
+        self._check_fixed(data.n_features)
+        loss = self._loss(data.n_features, self._solver())
+        found = starts.checked_totals(
+            self, data, positive=True, of_entries=loss.of_entries, largest_power=loss.largest_power
+        )
+        if loss.needs_positive and found.lowest <= 0:
+            raise ValueError(_zeros_message(loss))
+        return found
 
     def _sweeps(self, data, found):
         D = data.n_features
         r = D if self.n_components is None else self.n_components
         loss = self._loss(D, self._solver())
-        constant, scale = loss.constants(float(to_numpy(found.total).sum()), found.square, found.entropy)
-        missing = bool(np.any(to_numpy(found.seen) < found.weight * (1 - 1e-12)))
+        total, seen = (float(to_numpy(array).sum()) for array in (found.total, found.seen))
+        scale = loss.scale(found.constant, total, seen)
+        missing = data.field("observed") is not None or bool(
+            np.any(to_numpy(found.seen) < found.weight * (1 - 1e-12))
+        )
         return NonnegativeSweeps(
             loss,
             self._penalty(self.alpha_W if self.alpha_H == "same" else self.alpha_H, found.weight),
             data,
             n_components=r,
             dtype="float32" if starts.is_single(data) else "float64",
-            constant=constant,
+            constant=found.constant,
             scale=scale if scale > 0 else 1.0,
             floats_per_row=_floats_per_row(loss, data, r, missing),
             block_size=self.block_size,
@@ -310,7 +439,7 @@ class NMF(LinearFactorization, SweptFactorization):
 
     def _check_options(self):
         super()._check_options()
-        check_choice("solver", self.solver, ("auto", *_LOSSES[self.loss]))
+        check_choice("solver", self.solver, ("auto", *self._solvers()))
         if self.alpha_H != "same" and (self.alpha_H == 0) != (self.alpha_W == 0):
             raise ValueError(
                 f"alpha_W={self.alpha_W} and alpha_H={self.alpha_H}: with a penalty on one factor alone the "
@@ -321,38 +450,43 @@ class NMF(LinearFactorization, SweptFactorization):
 
     # -- using a fitted model -------------------------------------------------------------------------
 
-    def transform(self, X, *, out=None):
+    def transform(self, X, *, entry_weight=None, out=None):
         """Activations of the rows that minimise the loss, (n_samples, n_components).
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), sparse matrix, path or blocks
+        entry_weight : array-like of shape (n_samples, n_features), optional
+            As for `fit`.
         out : path of a .npy file, optional
             Write the result to this file block by block and return the file, memory-mapped.
         """
-        return self._rows_of(X, _activations, out)
+        return self._rows_of(X, _activations, out, entry_weight)
 
-    def reconstruct(self, X, *, out=None):
+    def reconstruct(self, X, *, entry_weight=None, out=None):
         """Rows reconstructed from their activations, (n_samples, n_features)."""
-        return self._rows_of(X, _reconstruction, out)
+        return self._rows_of(X, _reconstruction, out, entry_weight)
 
-    def impute(self, X, *, out=None):
-        """Impute missing entries by their reconstruction; observed entries are unchanged."""
-        return self._rows_of(X, _imputed, out)
+    def impute(self, X, *, entry_weight=None, out=None):
+        """Impute missing entries by their reconstruction; observed entries are unchanged.
 
-    def row_cost(self, X, *, out=None):
+        Entries of weight zero are missing too.
+        """
+        return self._rows_of(X, _imputed, out, entry_weight)
+
+    def row_cost(self, X, *, entry_weight=None, out=None):
         """The loss of each row, without penalties, (n_samples,)."""
-        return self._rows_of(X, _row_costs, out)
+        return self._rows_of(X, _row_costs, out, entry_weight)
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(self, X, y=None, sample_weight=None, *, entry_weight=None):
         """Minus the mean loss of the rows, weighted if `sample_weight` is given."""
-        costs = in_main_memory(self.row_cost(X))
+        costs = in_main_memory(self.row_cost(X, entry_weight=entry_weight))
         weight = None if sample_weight is None else check_weights(sample_weight, len(costs))
         return -float(np.average(costs, weights=weight))
 
     def squared_error(self, X, sample_weight=None):
         """Sum of squared differences between X and its reconstruction, over observed entries."""
-        errors = in_main_memory(self._rows_of(X, _squared_errors, None))
+        errors = in_main_memory(self._rows_of(X, _squared_errors))
         weight = np.ones(len(errors)) if sample_weight is None else check_weights(sample_weight, len(errors))
         return float(weight @ errors)
 
@@ -368,11 +502,11 @@ class NMF(LinearFactorization, SweptFactorization):
             )
         return X @ self.components_
 
-    def _rows_of(self, X, fn, out):
+    def _rows_of(self, X, fn, out=None, entry_weight=None):
         check_is_fitted(self)
-        return self._rows_of_data(self._data(X, reset=False), fn, out)
+        return self._rows_of_data(self._data(X, entry_weight=entry_weight, reset=False), fn, out)
 
-    def _rows_of_data(self, data, fn, out):
+    def _rows_of_data(self, data, fn, out=None):
         r, D = self.components_.shape
         loss = self._loss(D, "hals")
         floats = _floats_per_row(loss, data, r, _may_be_missing(data))
@@ -410,20 +544,37 @@ class NMF(LinearFactorization, SweptFactorization):
 def _floats_per_row(loss, data, r, missing):
     """Temporary floats per row, which determine the number of rows in a block."""
     D = data.n_features
-    if is_sparse(data.X):  # every block sums a dense matrix, so there should be few blocks
+    if is_sparse(data.X) and not isinstance(loss, BetaDivergence):
+        # every block sums a dense matrix, so there should be few blocks
         D = 1 + data.X.nnz // data.X.shape[0]
     return loss.floats_per_row(r, D, missing)
 
 
 def _may_be_missing(data):
     """Whether entries may be missing; the sum is NaN if any entry is."""
-    if not data.in_memory:
+    if not data.in_memory or data.field("observed") is not None:
         return True
     X = data.X
     return not is_sparse(X) and is_floating(X) and bool(namespace(X).isnan(namespace(X).sum(X)))
 
 
 # -- functions of blocks ------------------------------------------------------------------------------
+
+
+def _has_zeros(block, values):
+    """Whether an observed entry is zero; `values` are those that are stored."""
+    if is_sparse(block.X):
+        return block.X.nnz < block.X.shape[0] * block.X.shape[1] or bool(np.any(values == 0))
+    xp, known = namespace(values), known_in(block)
+    return bool(xp.any(values == 0 if known is None else (values == 0) & known))
+
+
+def _zeros_message(loss):
+    name = '"itakura-saito"' if loss.beta == 0 else f"{loss.beta:g}"
+    return (
+        f"X has entries of zero, whose loss {name} is infinite; add a small number to X, mark them as "
+        "missing (NaN), or use a loss above 0, such as 0.5"
+    )
 
 
 def _solved_sums(loss, codebook, block):
@@ -439,13 +590,16 @@ def _for_rows(method):
         def of_block(loss, components, block):
             X = block.X.data if is_sparse(block.X) else block.X
             xp = namespace(X)
-            seen = X if block.observed is None else xp.where(block.observed, X, 0)
+            known = known_in(block)
+            seen = X if known is None else xp.where(known, X, 0)
             if X.shape[0] and bool(xp.min(seen) < 0):
                 raise ValueError(
                     "Negative values in data passed to NMF; sums of non-negative parts are never negative"
                 )
             if X.shape[0] and is_floating(X) and bool(xp.any(xp.isinf(seen))):
                 raise ValueError("Input X contains infinity")
+            if loss.needs_positive and _has_zeros(block, seen):
+                raise ValueError(_zeros_message(loss))
             dtype = xp.float32 if X.dtype == xp.float32 else xp.float64
             return fn(loss, namespace(components).astype(components, dtype, copy=False), block)
 
@@ -466,9 +620,10 @@ def _reconstruction(loss, A, block):
 
 @_for_rows("impute")
 def _imputed(loss, A, block):
-    if block.observed is None:
+    known = known_in(block)
+    if known is None:
         return block.X.toarray() if is_sparse(block.X) else block.X
-    return namespace(block.X).where(block.observed, block.X, loss.solved(A, block).T @ A)
+    return namespace(block.X).where(known, block.X, loss.solved(A, block).T @ A)
 
 
 @_for_rows("row_cost")

@@ -52,6 +52,7 @@ from latently.distributions.nonlinear import (
 from latently.distributions.softmax import Regression
 from latently.factorization.sweeps import place_of
 
+_EPS = float(np.finfo(np.float64).eps)
 _TRUSTED = 1e-6  # of the squares of the rows: a smaller squared error is computed from residuals
 _LARGEST_EXPONENT, _GROWTH_OF_EXPONENT = 1.95, 1.1
 _PASSES = 3  # over the coordinates of sources that must not be negative
@@ -156,6 +157,8 @@ class NonlinearSweeps:
     n_classes: int  # 0 without a classifier
     missing: bool
     scale: float  # the order of magnitude of the cost: that of the rows at their means
+    mean: Any  # (D,) of each feature, in main memory
+    seen: Any  # (D,) weight of the rows in which it is observed
     block_size: int | None
     accelerate: bool
     passes: Passes = field(default_factory=Passes)
@@ -208,7 +211,7 @@ class NonlinearSweeps:
     def _step(self, point: Point) -> Step[Point]:
         assert point.cost is not None
         moved = self._shortened if self.solver.shortens else self._alternated
-        return Step(point.cost, self.rounding(point.cost), lambda: moved(point))
+        return Step(point.cost, self.rounding(point.cost, point.shared.layer), lambda: moved(point))
 
     def _alternated(self, point: Point) -> Point:
         """Every block is minimised, or at least lowered, so nothing has to be tried."""
@@ -255,7 +258,7 @@ class NonlinearSweeps:
         layer, state, before = point.shared.layer, point.state, point.cost
         assert before is not None
         rates = [float(rate) for rate in to_numpy(point.shared.rates)]
-        slack = self.rounding(before) / 64
+        slack = 4 * _EPS * (self.scale + abs(before))
 
         def of_sources(rate: float) -> tuple[Any, float]:
             sums, there = self.swept(layer, state, self.solver.sources(self.terms, rate))
@@ -327,8 +330,22 @@ class NonlinearSweeps:
         found += float(sums.entropy) if entropy is None else entropy
         return found + (self.regression.penalty(layer) if self.n_classes else 0.0)
 
-    def rounding(self, cost: float) -> float:
-        return 256 * float(np.finfo(np.float64).eps) * (self.scale + abs(cost))
+    def rounding(self, cost: float, layer: Layer) -> float:
+        """How much of the cost of a layer may be rounding.
+
+        Sums of squares are about the offset b, so they lose digits where it is far from the means. Rows and
+        offset are rounded themselves, by d = eps times their size: residuals that are off by d change a cost
+        c to at most (sqrt(c) + sqrt(sum d^2 / 2 sigma^2))^2.
+        """
+        offset = to_numpy(layer.offset)
+        about_offset = self.scale + self._squares_of(self.mean - offset)
+        resolution = (4 * _EPS) ** 2 * (self.scale + self._squares_of(np.abs(self.mean) + np.abs(offset)))
+        mixed = 2 * float(np.sqrt(resolution * max(cost, 0.0)))
+        return 256 * _EPS * (about_offset + abs(cost)) + resolution + mixed
+
+    def _squares_of(self, x: Any) -> float:
+        """The cost of residuals (D,) that are the same in all rows."""
+        return 0.5 * float(np.sum(self.seen * x**2)) / self.terms.sigma2
 
     @property
     def regression(self) -> Regression:

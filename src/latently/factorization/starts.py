@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from latently.backend.namespace import device, double, is_floating, is_sparse, like, namespace, to_numpy
-from latently.distributions.nonnegative import added_up, against, rows_of, weighted
+from latently.distributions.nonnegative import added_up, against, known_in, rows_of, seen_in, weighted
+from latently.estimators.memory import check_parameters_fit
 
 INITS = ("nndsvd", "nndsvda", "nndsvdar", "random", "kmeans")
 _MORE = 10  # additional directions, which improve the accuracy of the leading ones
@@ -34,7 +35,7 @@ class Totals:
     seen: Any  # (D,): weight of the rows in which the feature is observed
     total: Any  # (D,): x
     square: float  # x^2
-    entropy: float  # x ln x - x
+    constant: float  # what the loss takes from the entries alone
     lowest: float
     largest: float
 
@@ -44,27 +45,39 @@ class Totals:
         return to_numpy(self.total) / np.where(seen > 0, seen, 1.0)
 
 
-def checked_totals(model, data, *, positive):
-    """Sums over all entries; an error if the rows cannot be factorised, with or without negative entries."""
+def no_loss(X):
+    """The part of the loss that comes from entries alone, for models that do not ask for it."""
+    return 0.0 * X
+
+
+def checked_totals(model, data, *, positive, of_entries=no_loss, largest_power=2.0):
+    """Sums over all entries; an error if the rows cannot be factorised, with or without negative entries.
+
+    `of_entries` is the part of the loss that comes from entries alone, and `largest_power` the largest of the
+    entries, or of their inverses, that the loss takes.
+    """
+    rows = data.X.shape[0] if data.in_memory else 0
+    check_parameters_fit(
+        model, data.n_features, {"activations_": (rows, model.n_components or data.n_features)}
+    )
     sweep = data.sweep(None, floats_per_row=4 * data.n_features, block_size=model.block_size)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = sweep.reduce(totals, both)
+        found = sweep.reduce(totals, both, of_entries)
     if found is None:
         raise ValueError("every entry of X is missing (NaN), so there is nothing to learn from")
-    check_extent(
-        model, found.lowest, found.largest, to_numpy(found.seen), positive=positive, single=is_single(data)
-    )
+    extent = found.lowest, found.largest, to_numpy(found.seen)
+    check_extent(model, *extent, positive=positive, single=is_single(data), largest_power=largest_power)
     return found
 
 
-def check_extent(model, lowest, largest, seen, *, positive, single=False):
+def check_extent(model, lowest, largest, seen, *, positive, single=False, largest_power=2.0):
     """An error if rows with these extremes and these sums of observed entries cannot be factorised."""
     if positive and lowest < 0:
         raise ValueError(
             f"Negative values in data passed to {type(model).__name__}: X holds {lowest:.6g}, but "
             f"sums of non-negative parts are never negative; shift or clip X, or use {_cure(model)}"
         )
-    most = _LARGEST_SINGLE if single else _LARGEST
+    most = (_LARGEST_SINGLE if single else _LARGEST) ** (2.0 / largest_power)
     extreme = max(largest, -lowest)
     if not extreme < most:
         raise ValueError(
@@ -73,7 +86,7 @@ def check_extent(model, lowest, largest, seen, *, positive, single=False):
         )
     if 0 < extreme < 1 / most:
         raise ValueError(
-            f"X has no entry above {extreme:.6g}, whose square underflows; rescale X, or use "
+            f"X has no entry above {extreme:.6g}, whose powers underflow; rescale X, or use "
             "float64 instead of float32"
         )
     if not np.all(seen > 0):
@@ -85,9 +98,8 @@ def squares_about(mean, block):
     X = rows_of(block)
     xp = namespace(mean)
     X = double(like(X.toarray(), mean) if is_sparse(X) else X) - mean
-    if block.observed is not None:
-        X = xp.where(block.observed, X, 0.0)
-    return float(xp.sum(weighted(X.T**2, block.weight)))
+    squares, seen = X**2, seen_in(block, X)
+    return float(xp.sum(weighted((squares if seen is None else squares * seen).T, block.weight)))
 
 
 def _cure(model):
@@ -101,38 +113,39 @@ def is_single(data):
     return data.in_memory and str(data.X.dtype).endswith("float32")
 
 
-def totals(block):
+def totals(of_entries, block):
     X = rows_of(block)
     if is_sparse(X):
-        return _sparse_totals(X, block.weight)
+        return _sparse_totals(of_entries, X, block.weight)
     xp = namespace(X)
     X = double(X)
     n, D = X.shape
     weight = xp.ones((n,), dtype=xp.float64, device=device(X)) if block.weight is None else block.weight
-    if block.observed is None:
+    counts = seen_in(block, X)
+    if counts is None:
         seen = xp.zeros((D,), dtype=xp.float64, device=device(X)) + xp.sum(weight)
+        counted, of_square, constant, low = X, X * X, of_entries(X), X
     else:
-        seen = weight @ xp.astype(block.observed, xp.float64)
-    logs = xp.where(X > 0, X * xp.log(xp.where(X > 0, X, 1.0)), 0.0)
-    entropy = float(weight @ xp.sum(logs - X, axis=1))
-    square = float(weight @ xp.sum(X * X, axis=1))
-    bounds = float(xp.min(X)), float(xp.max(X))
-    return Totals(float(xp.sum(weight)), seen, weight @ X, square, entropy, *bounds)
+        seen = weight @ counts
+        counted, of_square, constant = X * counts, X * X * counts, of_entries(X) * counts
+        low = xp.where(known_in(block), X, xp.inf)
+    constant, square = (float(weight @ xp.sum(terms, axis=1)) for terms in (constant, of_square))
+    bounds = float(xp.min(low)), float(xp.max(X))
+    return Totals(float(xp.sum(weight)), seen, weight @ counted, square, constant, *bounds)
 
 
-def _sparse_totals(X, weight):
+def _sparse_totals(of_entries, X, weight):
     n, D = X.shape
     weight = np.ones(n) if weight is None else weight
     values = X.data.astype(np.float64)
     by_value = np.repeat(weight, np.diff(X.indptr))
-    logs = np.where(values > 0, values * np.log(np.where(values > 0, values, 1.0)), 0.0)
     return Totals(
         float(weight.sum()),
         np.full(D, weight.sum()),
         np.asarray(weight @ X, dtype=np.float64),
         float(by_value @ values**2),
-        float(by_value @ (logs - values)),
-        float(values.min(initial=0.0)),
+        float(by_value @ of_entries(values)),
+        float(values.min(initial=0.0 if len(values) < n * D else np.inf)),
         float(values.max(initial=0.0)),
     )
 
@@ -143,7 +156,7 @@ def both(a, b):
         a.seen + b.seen,
         a.total + b.total,
         a.square + b.square,
-        a.entropy + b.entropy,
+        a.constant + b.constant,
         min(a.lowest, b.lowest),
         max(a.largest, b.largest),
     )
@@ -206,7 +219,7 @@ def _filled(mean, block, exact=False):
     if block.observed is None:
         return X
     xp = namespace(X)
-    return xp.where(block.observed, X, xp.astype(mean, X.dtype))
+    return xp.where(known_in(block), X, xp.astype(mean, X.dtype))
 
 
 def _applied(Q, mean, exact, block):

@@ -174,6 +174,7 @@ class NonnegativeSweeps(Alternating):
         linear, square = self.loss.penalty.l1 * ours[0], self.loss.penalty.l2 * ours[1]
         inverse, inverse_square = self.penalty.l1 * theirs[0], self.penalty.l2 * theirs[1]
         factor = cheapest_scale(linear, square, inverse, inverse_square)
+        factor[: self.loss.n_fixed] = 1.0
 
         def cost(c: Any) -> float:
             return float(np.sum(linear * c + 0.5 * square * c**2 + inverse / c + 0.5 * inverse_square / c**2))

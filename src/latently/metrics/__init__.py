@@ -1,4 +1,4 @@
-"""Agreement of clusters and classes, errors of reconstructions, sparsity, and how well rows are rejected."""
+"""Agreement of clusterings, errors of reconstructions, sparsity, and how well rows are rejected."""
 
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
@@ -10,6 +10,7 @@ from latently.metrics.agreement import (
     signal_to_error_ratio,
     von_neumann_divergence,
 )
+from latently.metrics.consensus import consensus_matrix, cophenetic_correlation
 from latently.metrics.rejection import (
     RejectionReport,
     conformal_interval,
@@ -23,6 +24,8 @@ __all__ = [
     "clustering_accuracy",
     "conformal_interval",
     "conformal_threshold",
+    "consensus_matrix",
+    "cophenetic_correlation",
     "error_rate",
     "mean_sparsity_index",
     "normalized_mutual_info_score",

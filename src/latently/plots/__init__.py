@@ -7,6 +7,7 @@ except ImportError as error:
 
 from latently.plots.blocks import BlocksDisplay
 from latently.plots.codes import CodesDisplay
+from latently.plots.consensus import ConsensusDisplay
 from latently.plots.convergence import ConvergenceDisplay
 from latently.plots.images import ImageGridDisplay, image_grid
 from latently.plots.latent import LatentDisplay
@@ -20,6 +21,7 @@ from latently.plots.sources import SourcesDisplay
 __all__ = [
     "BlocksDisplay",
     "CodesDisplay",
+    "ConsensusDisplay",
     "ConvergenceDisplay",
     "ImageGridDisplay",
     "LatentDisplay",

@@ -5,7 +5,8 @@ Gaussian models with low-rank covariances are one form, with components k and la
     x = centre + base_k + map_k (shift_k + spread_k u) + noise,    code z = origin + shift_k + spread_k u
 
 and everything else is a chain of layers, from the code to the row. Rows are in the units of the model. Small
-arrays travel as 4-byte floats and large ones as 2-byte floats, whose rounding error is 5e-4 of a weight.
+arrays travel as 4-byte floats and large ones as 2-byte floats in units of the largest weight, whose rounding
+error is 5e-4 of a weight.
 """
 
 from __future__ import annotations
@@ -263,7 +264,11 @@ def packed(array, exact=True):
     kind = "<f4" if exact else "<f2"
     if array.dtype == np.float64 and array.size <= 4096:
         kind = "<f8"
-    return {"kind": kind[1:], "shape": list(array.shape), "data": encoded(array.astype(kind))}
+    told: dict[str, Any] = {"kind": kind[1:], "shape": list(array.shape)}
+    if kind == "<f2":  # which ends at 65504 and knows little below 6e-5
+        told["unit"] = float(np.max(np.abs(array))) or 1.0
+        array = array / told["unit"]
+    return told | {"data": encoded(array.astype(kind))}
 
 
 def as_plain(maker, centre):

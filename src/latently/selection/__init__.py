@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from latently.selection.fit_check import Calibration, calibration
     from latently.selection.imputer import Imputer
     from latently.selection.outliers import OutlierDetector, as_outlier_detector
+    from latently.selection.restarts import Consensus, consensus
     from latently.selection.result import Selection
     from latently.selection.search import select
     from latently.selection.uncertainty import (
@@ -26,6 +27,7 @@ __all__ = [
     "Bootstrap",
     "Calibration",
     "Comparison",
+    "Consensus",
     "Criterion",
     "Imputer",
     "LikelihoodRatioTest",
@@ -35,6 +37,7 @@ __all__ = [
     "bootstrap",
     "calibration",
     "compare",
+    "consensus",
     "likelihood_ratio_test",
     "select",
 ]
@@ -43,6 +46,7 @@ _HOMES = {
     "Bootstrap": "uncertainty",
     "Calibration": "fit_check",
     "Comparison": "comparison",
+    "Consensus": "restarts",
     "Imputer": "imputer",
     "LikelihoodRatioTest": "uncertainty",
     "OutlierDetector": "outliers",
@@ -52,6 +56,7 @@ _HOMES = {
     "likelihood_ratio_test": "uncertainty",
     "calibration": "fit_check",
     "compare": "comparison",
+    "consensus": "restarts",
     "select": "search",
 }
 

@@ -13,6 +13,8 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from latently.estimators.checks import check_integer, check_number, check_seed
+from latently.estimators.fitting import ended_by_one_interrupt
+from latently.estimators.messages import InterruptedWarning, warn_user
 from latently.selection.families import Cell, described, families, rows_to_search
 from latently.selection.fit_check import Calibration, calibration
 
@@ -61,7 +63,18 @@ class Comparison:
         return self.verdict_
 
 
-def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, refit=True, progress=None):
+def compare(
+    X,
+    *,
+    n_components=None,
+    n_factors=None,
+    budget=30,
+    n_bootstrap=0,
+    feature_names=None,
+    random_state=0,
+    refit=True,
+    progress=None,
+):
     """Fit the sensible families of densities to rows, and say which to use.
 
     Gaussian mixtures of several structures, factor models, their mixtures, and a mixture with heavy tails
@@ -72,6 +85,9 @@ def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, 
     ----------
     X : array-like of shape (n_samples, n_features)
         Standardised rows, NaN where missing; tables are compared by `TableModel` or the command line.
+    n_components, n_factors : int or list of int, optional
+        Compare only models with one of these numbers of components, or of factors. By default all families
+        are compared, in sizes that the search finds.
     budget : float, default=30
         Seconds for all fits of the comparison; a fit under way when the time is over is stopped.
     n_bootstrap : int, default=0
@@ -88,6 +104,7 @@ def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, 
     Returns
     -------
     Comparison
+        Ctrl-C ends the search with the fits so far; then `best_` is not fitted to all rows.
 
     Examples
     --------
@@ -101,13 +118,20 @@ def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, 
     check_number("budget", budget, least=0.1)
     check_integer("n_bootstrap", n_bootstrap, least=0)
     check_seed("random_state", random_state)
+    sizes = [_numbers("n_components", n_components), _numbers("n_factors", n_factors)]
     start = time.monotonic()
     X = _checked(X)
     train, held_out = _divided(X, random_state)
     search = _Search(train, start, float(budget), random_state, progress)
-    found = search.run(families(train))
+    found = search.run(families(train, *sizes))
     if not found:
         raise ValueError("no family could be fitted: " + (search.error or "the rows do not suit any"))
+    if search.interrupted:
+        warn_user(
+            "compare was interrupted; it compares the models fitted until then, to a part of the rows",
+            InterruptedWarning,
+        )
+        n_bootstrap, refit = 0, False
     scores = {family.name: _scores(family, held_out) for family in found}
     stability = {
         family.name: _stability(family.best, train, held_out, n_bootstrap, random_state) for family in found
@@ -128,6 +152,18 @@ def compare(X, *, budget=30, n_bootstrap=0, feature_names=None, random_state=0, 
         _verdict(found, scores, fit, search),
         time.monotonic() - start,
     )
+
+
+def _numbers(name, given):
+    """The allowed numbers in ascending order; None if all are."""
+    if given is None:
+        return None
+    numbers = [given] if np.ndim(given) == 0 else list(given)
+    if not numbers:
+        raise ValueError(f"{name} must be a number or a list of numbers, not empty")
+    for number in numbers:
+        check_integer(name, number, least=1)
+    return sorted(map(int, set(numbers)))
 
 
 def _checked(X):
@@ -157,9 +193,21 @@ class _Search:
         self.X, self.start, self.budget, self.seed, self.progress = X, start, budget, seed, progress
         self.error = None
         self.complete = True
+        self.interrupted = False
 
     def run(self, kinds):
-        waiting = list(kinds)
+        """The families with a fit, best first; those until then if the user interrupts."""
+        kinds = list(kinds)
+        try:
+            self._fit_in_turn(list(kinds))
+        except KeyboardInterrupt:
+            if all(family.best is None for family in kinds):
+                raise
+            self.interrupted = True
+        found = [family for family in kinds if family.best is not None]
+        return sorted(found, key=lambda family: family.best.bic)
+
+    def _fit_in_turn(self, waiting):
         while waiting:
             for family in self._turn(waiting):
                 sizes = family.next_sizes()
@@ -175,8 +223,6 @@ class _Search:
                     self.progress(
                         self.elapsed(), self.budget, described(family.name, family.parameters(sizes))
                     )
-        found = [family for family in kinds if family.best is not None]
-        return sorted(found, key=lambda family: family.best.bic)
 
     def _turn(self, waiting):
         """The families that are fitted next: all at first, then the better half."""
@@ -202,9 +248,11 @@ class _Search:
             **family.parameters(sizes), **_SEARCH, random_state=self.seed, callbacks=[stop]
         )
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), ended_by_one_interrupt() as ending:
                 warnings.simplefilter("ignore")  # of convergence and degenerate components, in a search
                 model.fit(self.X)
+            if ending.interrupted:
+                raise KeyboardInterrupt
             bic = float(model.bic(self.X))
         except (ValueError, np.linalg.LinAlgError) as error:
             self.error = f"{described(family.name, family.parameters(sizes))}: {error}"
@@ -291,7 +339,9 @@ def _verdict(found, scores, fit, search):
                 sentences.append("Held-out rows agree.")
     if fit is not None:
         sentences.append(fit.verdict)
-    if not search.complete:
+    if search.interrupted:
+        sentences.append("The search was interrupted; more time tries more sizes.")
+    elif not search.complete:
         sentences.append(
             f"The search was stopped after its budget of {search.budget:g} s; a larger one tries more sizes."
         )

@@ -6,11 +6,13 @@ next, so a grid has no edge. Families take turns, so each has its first fits bef
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from latently.core.words import listed
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 
 _MOST_COMPONENTS = 50
@@ -28,7 +30,7 @@ class Family:
     name: str  # in tables and sentences
     estimator: Any
     sizes: tuple[str, ...]  # parameters that are searched
-    limits: tuple[int, ...]  # their largest values
+    allowed: tuple[Sequence[int], ...]  # their values, ascending
     start: tuple[int, ...]
     tried: dict[tuple[int, ...], Any] = field(
         default_factory=dict
@@ -46,11 +48,12 @@ class Family:
             return self.start
         if self.best is None:
             return None
-        for sizes in _around(self.best.sizes):
-            if sizes not in self.tried and all(
-                1 <= size <= most for size, most in zip(sizes, self.limits, strict=True)
-            ):
-                return sizes
+        places = tuple(values.index(size) for values, size in zip(self.allowed, self.best.sizes, strict=True))
+        for around in _around(places):
+            if all(0 <= place < len(values) for place, values in zip(around, self.allowed, strict=True)):
+                sizes = tuple(values[place] for place, values in zip(around, self.allowed, strict=True))
+                if sizes not in self.tried:
+                    return sizes
         return None
 
     def parameters(self, sizes):
@@ -58,9 +61,9 @@ class Family:
 
 
 def _around(now: tuple[int, ...]) -> Any:
-    """Sizes to try after these: twice as large, then one or two more or fewer."""
-    for place in range(len(now)):
-        yield (*now[:place], 2 * now[place], *now[place + 1 :])
+    """Places to try after these in the lists of values: twice as far, then one or two more or fewer."""
+    for j in range(len(now)):
+        yield (*now[:j], 2 * now[j] + 1, *now[j + 1 :])
     for step in _STEPS[len(now)] if now else ():
         yield tuple(size + by for size, by in zip(now, step, strict=True))
 
@@ -77,34 +80,64 @@ class Cell:
     seconds: float
 
 
-def families(X):
-    """The sensible families for these rows."""
+def families(X, n_components=None, n_factors=None):
+    """The sensible families for these rows; with numbers of components or factors, those that have them.
+
+    Both are lists of allowed numbers, ascending.
+    """
     n_rows, n_features = X.shape
-    most = max(1, min(_MOST_COMPONENTS, n_rows // 10))
-    k = ("n_components",)
-    kq = ("n_components", "n_factors")
-    found = (
-        [Family("one Gaussian", GaussianMixture(1), (), (), ())] if n_features <= _MOST_FULL_FEATURES else []
-    )
-    kinds = ["full", "tied"] if n_features <= _MOST_FULL_FEATURES else []
-    thin = ["diag", "spherical"] if n_features > 1 else []
-    found += [
-        Family(f"{kind} Gaussian mixture", GaussianMixture(covariance_type=kind), k, (most,), (min(2, most),))
-        for kind in [*kinds, *thin]
-    ]
-    if n_features > 2:
-        q = min(n_features - 1, max(1, n_rows // 10))
-        first = min(q, likely_factors(X))
+    K = n_components or range(1, max(1, min(_MOST_COMPONENTS, n_rows // 10)) + 1)
+    q = n_factors or range(1, min(n_features - 1, max(1, n_rows // 10)) + 1)
+    q = [number for number in q if number < n_features]
+    likely = likely_factors(X)
+
+    def some(values, wanted):
+        """The start: the allowed value that is nearest to the wanted one."""
+        return min(values, key=lambda value: abs(value - wanted))
+
+    found = []
+    if n_factors is None:
+        found += _gaussian_mixtures(n_features, K, some(K, 2))
+    if q and (n_factors or n_features > 2):
+        first, least = some(q, likely), some(q, max(2, likely))
+        kq, grid, two = ("n_components", "n_factors"), (K, q), some(K, 2)
+        if 1 in K:
+            found += [
+                Family("factor analysis", FactorAnalysis(), ("n_factors",), (q,), (first,)),
+                Family("PPCA", PPCA(), ("n_factors",), (q,), (first,)),
+            ]
         found += [
-            Family("factor analysis", FactorAnalysis(), ("n_factors",), (q,), (first,)),
-            Family("PPCA", PPCA(), ("n_factors",), (q,), (first,)),
-            Family("MFA", MFA(), kq, (most, q), (min(2, most), first)),
-            Family("MPPCA", MPPCA(), kq, (most, q), (min(2, most), first)),
-            Family("MCFA", MCFA(), kq, (most, q), (min(2, most), min(q, max(2, first)))),
+            Family("MFA", MFA(), kq, grid, (two, first)),
+            Family("MPPCA", MPPCA(), kq, grid, (two, first)),
+            Family("MCFA", MCFA(), kq, grid, (two, least)),
         ]
-    if n_features <= _MOST_FULL_FEATURES:
-        found.append(Family("t mixture", GaussianMixture(tails="t"), k, (most,), (1,)))
+    if n_factors is None and n_features <= _MOST_FULL_FEATURES:
+        found.append(Family("t mixture", GaussianMixture(tails="t"), ("n_components",), (K,), (some(K, 1),)))
+    if not found:
+        raise ValueError(
+            f"n_factors must be less than the number of columns, {n_features}, not {listed(n_factors)}"
+            if n_factors
+            else f"no family of densities suits {n_features} columns"
+        )
     return found
+
+
+def _gaussian_mixtures(n_features, K, start):
+    """Of one Gaussian, and of covariances of several structures."""
+    kinds = ["full", "tied"] if n_features <= _MOST_FULL_FEATURES else []
+    kinds += ["diag", "spherical"] if n_features > 1 else []
+    one = kinds[0] == "full" and 1 in K
+    found = [Family("one Gaussian", GaussianMixture(1), (), (), ())] if one else []
+    return found + [
+        Family(
+            f"{kind} Gaussian mixture",
+            GaussianMixture(covariance_type=kind),
+            ("n_components",),
+            (K,),
+            (start,),
+        )
+        for kind in kinds
+    ]
 
 
 def likely_factors(X):

@@ -29,7 +29,8 @@ from latently.backend.placement import one_blas_thread, row_threads
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_callbacks, check_integer, check_seed, check_verbosity
 from latently.estimators.data import called
-from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.fitting import ended_by_one_interrupt
+from latently.estimators.messages import InterruptedWarning, unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_random_state
 from latently.mixture import MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
@@ -179,6 +180,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         Returns
         -------
         self
+            Ctrl-C ends the comparison; the best of the models compared until then is fitted to all rows.
         """
         self._check_options()
         with unchanged_on_failure(self):
@@ -191,14 +193,16 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             rng = as_random_state(self.random_state)
             task = _Task.of(rows, self.cv, self.max_rows, rng)
             seed = rng.randint(2**31 - 1)
-            self._candidates = self._compared(task, seed)
+            self._candidates = self._compared_so_far(task, seed)
             best = min(reversed(self._candidates), key=lambda candidate: candidate.sortable)
             if not np.isfinite(best.sortable):
                 raise ValueError(f"no model could be fitted; {best.model}: {best.failure}")
             self.best_score_ = best.error
             self.baseline_score_ = task.error_of_means()
-            with _quietly():
+            with _quietly(), ended_by_one_interrupt() as ending:
                 self.best_ = clone(best.model).fit(X)
+            if ending.interrupted:
+                warn_user("Imputer was interrupted; its model is not fitted to the end", InterruptedWarning)
         return self
 
     def _check_options(self):
@@ -212,6 +216,22 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
                 raise TypeError(
                     f"models must have fit and impute, as PPCA(2) has; {model!r} is not such an object"
                 )
+
+    def _compared_so_far(self, task: _Task, seed: int) -> list[Candidate]:
+        """All candidates, or those that were compared before the user interrupted."""
+        self._done: list[Candidate] = []
+        try:
+            return self._compared(task, seed)
+        except KeyboardInterrupt:
+            if not np.isfinite(_lowest(self._done)):
+                raise
+            warn_user(
+                f"Imputer was interrupted; it chooses among the {len(self._done)} models compared until then",
+                InterruptedWarning,
+            )
+            return self._done
+        finally:
+            del self._done
 
     def _compared(self, task: _Task, seed: int) -> list[Candidate]:
         """All candidates with their errors, in the order in which they were compared.
@@ -260,16 +280,20 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         """The models with their errors; all fits side by side."""
         parts = range(len(task.hidden))
         jobs = [delayed(_errors)(model, task, part) for model in models for part in parts]
+        found: list[Candidate] = []
+        errors: list[tuple[float, float, str]] = []
         with one_blas_thread():
-            results = list(side_by_side(jobs, self.n_jobs, row_threads()))
-        found = []
-        for i, model in enumerate(models):
-            candidate = _candidate(model, results[i * len(parts) : (i + 1) * len(parts)])
-            found.append(candidate)
-            if self.verbose:
-                print(f"{candidate.name}: {candidate.failure or f'error {candidate.error:.4f}'}")
-            for callback in self.callbacks or ():
-                callback(candidate)
+            for error in side_by_side(jobs, self.n_jobs, row_threads()):
+                errors.append(error)
+                if len(errors) < len(parts):
+                    continue
+                candidate, errors = _candidate(models[len(found)], errors), []
+                found.append(candidate)
+                self._done.append(candidate)
+                if self.verbose:
+                    print(f"{candidate.name}: {candidate.failure or f'error {candidate.error:.4f}'}")
+                for callback in self.callbacks or ():
+                    callback(candidate)
         return found
 
     # -- using a fitted model -------------------------------------------------------------------------
@@ -532,8 +556,10 @@ def _errors(model: Any, task: _Task, part: int) -> tuple[float, float, str]:
     mask = task.hidden[part]
     seen = np.where(mask, np.nan, task.X)
     try:
-        with one_blas_thread(), _quietly():
+        with one_blas_thread(), _quietly(), ended_by_one_interrupt() as ending:
             imputed = np.asarray(clone(model).fit(seen).impute(seen))
+        if ending.interrupted:  # a model that is not fitted to the end is not compared
+            raise KeyboardInterrupt
         error = float(np.mean((((imputed - task.X) / task.scale)[mask]) ** 2))
         failure = "" if np.isfinite(error) else "the imputed entries are not finite"
     except Exception as raised:  # a model that cannot be fitted does not affect the others

@@ -68,7 +68,7 @@ def levels(complete):
 
 @dataclass
 class Leaders:
-    """`run(jobs, title, brief)` fits (cell, starting values), in order; `better` compares two fits."""
+    """`run(jobs, title, brief)` yields fits of (cell, starting values), in order; `better` compares two."""
 
     complete: list[dict[str, Any]]  # all parameters of every cell
     run: Any
@@ -82,7 +82,7 @@ class Leaders:
         self.progress = dict.fromkeys(range(len(self.complete)), _BRIEF)
 
     def fit(self):
-        """The fit of every cell, and the cells whose fits are not complete."""
+        """Fit every cell; `fits` has what is there at any time, also if the user interrupts."""
         waves, nested = levels(self.complete)
         for number, wave in enumerate(waves, 1):
             title = f"Brief fits, {number} of {len(waves)}"
@@ -91,7 +91,10 @@ class Leaders:
             self._try([(cell, {**start, **self._brief(cell, _MORE_STEPS)}) for cell, start in best], title)
         self._promote(_SEARCHED, lambda cell: [self._steps(cell)], "Searches")
         self._promote(_COMPLETE, self._own_optimum, "Leading fits")
-        return self.fits, {cell: at != _COMPLETE for cell, at in self.progress.items()}
+
+    def brief(self):
+        """For each cell, whether its fit is not complete."""
+        return {cell: at != _COMPLETE for cell, at in self.progress.items()}
 
     def _promote(self, to, starts, title):
         """Fit the cells that may win more thoroughly, best first, until those that are left cannot."""

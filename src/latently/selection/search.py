@@ -34,12 +34,14 @@ from latently.estimators.checks import (
 )
 from latently.estimators.criteria import information_criteria
 from latently.estimators.data import is_dask
+from latently.estimators.fitting import ended_by_one_interrupt
 from latently.estimators.labels import UNLABELLED, class_labels
-from latently.estimators.messages import DegenerateWarning
+from latently.estimators.messages import DegenerateWarning, InterruptedWarning
 from latently.estimators.randomness import as_random_state
 from latently.estimators.weights import weights_in_rows
 from latently.selection import leaders
 from latently.selection.criteria import CRITERIA, DEFAULT, OF_ALL_ROWS, listed
+from latently.selection.frames import pandas
 from latently.selection.nesting import is_nested, start_from
 from latently.selection.pipelines import is_pipeline, selected_last_step
 from latently.selection.result import Selection, cell_name
@@ -119,7 +121,8 @@ def select(
     Returns
     -------
     Selection
-        `best_`, `best_params_`, `best_score_`, `table_`, `estimators_`, `plot()` and `to_html()`.
+        `best_`, `best_params_`, `best_score_`, `table_`, `estimators_`, `plot()` and `to_html()`. Ctrl-C ends
+        the search with the models fitted so far; the column `error` tells which are not.
 
     Examples
     --------
@@ -140,7 +143,7 @@ def select(
             ),
             estimator, X, grid, y,
         )  # fmt: skip
-    pandas = _pandas()
+    pandas()  # before anything is fitted
     check_choice("criterion", criterion, CRITERIA)
     kind = CRITERIA[criterion]
     _check_estimator(estimator, kind)
@@ -159,14 +162,17 @@ def select(
         sample_weight = weights_in_rows(sample_weight, _row_count(X))
 
     search = _Search(estimator, X, y, sample_weight, cells, parts, int(seed), n_jobs, bool(verbose))
-    if warm_starts and not exhaustive and leaders.is_worthwhile(search.complete, kind, X):
-        search.fit_leaders(kind.column)
-    else:
-        search.fit_all()
-    if warm_starts:
-        search.refit_poor_optima()
+    try:
+        if warm_starts and not exhaustive and leaders.is_worthwhile(search.complete, kind, X):
+            search.fit_leaders(kind.column)
+        else:
+            search.fit_all()
+        if warm_starts:
+            search.refit_poor_optima()
+    except KeyboardInterrupt:
+        search.end_here()
     search.complain()
-    table = pandas.DataFrame(search.rows(kind.column)).astype(_COLUMNS)
+    table = pandas().DataFrame(search.rows(kind.column)).astype(_COLUMNS)
     found = Selection(criterion, table, cells, [search.fits[cell, 0].model for cell in range(len(cells))])
     if degenerate_count(found.best_):
         warnings.warn(
@@ -179,14 +185,6 @@ def select(
 
 
 # -- validation of arguments -----------------------------------------------------------------------------
-
-
-def _pandas():
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("select makes a table and needs pandas: pip install 'latently[csv]'") from error
-    return pandas
 
 
 def _check_estimator(estimator, criterion):
@@ -343,7 +341,11 @@ class Fit:
     seconds: float = 0.0
     started_from: str = ""
     error: str = ""
+    interrupted: bool = False  # by the user, with the parameters so far
     warned: tuple = ()  # category and text of each warning raised in another process
+
+
+_NOT_REACHED = Fit(error="the search was interrupted before this model was fitted")
 
 
 def fit_one(estimator, params, start, X, y, weight, part, home):
@@ -355,7 +357,12 @@ def fit_one(estimator, params, start, X, y, weight, part, home):
     began = time.perf_counter()
     abroad = os.getpid() != home
     recording: Any = warnings.catch_warnings(record=True) if abroad else nullcontext([])
-    with recording as caught, one_blas_thread(), _openmp().limit(limits=1):
+    with (
+        recording as caught,
+        one_blas_thread(),
+        _openmp().limit(limits=1),
+        ended_by_one_interrupt() as ending,
+    ):
         if abroad:
             warnings.simplefilter("always", UserWarning)
         try:
@@ -369,7 +376,7 @@ def fit_one(estimator, params, start, X, y, weight, part, home):
         except Exception as error:  # an error in one cell does not affect the others
             fit = Fit(error=f"{type(error).__name__}: {error}")
     warned = tuple((warning.category, str(warning.message)) for warning in caught)
-    return replace(fit, seconds=time.perf_counter() - began, warned=warned)
+    return replace(fit, seconds=time.perf_counter() - began, interrupted=ending.interrupted, warned=warned)
 
 
 @cache
@@ -470,12 +477,16 @@ class _Search:
         self.seconds: Counter[int] = Counter()  # by cell
         self.warned: Counter[Any] = Counter()  # by category and text
         self.brief = dict.fromkeys(range(len(self.cells)), False)  # by cell
+        self.interrupted = False
 
     def fit_all(self):
         """Fit every cell and part."""
-        keys = [(cell, part) for cell in range(len(self.cells)) for part in range(len(self.parts))]
-        self.fits = self._run({key: {} for key in keys}, type(self.estimator).__name__)
+        for key, fit in self._run({key: {} for key in self._keys()}, type(self.estimator).__name__):
+            self.fits[key] = fit
         self._check_any_fitted()
+
+    def _keys(self):
+        return [(cell, part) for cell in range(len(self.cells)) for part in range(len(self.parts))]
 
     def fit_leaders(self, column):
         """Fit every cell briefly and those that may win fully; for criteria of all rows."""
@@ -485,9 +496,18 @@ class _Search:
             return self._fitted([((cell, 0), start) for cell, start in jobs], title, brief)
 
         plan = leaders.Leaders(self.complete, run, _is_better, column, rows, self.seed)
-        fits, self.brief = plan.fit()
-        self.fits = {(cell, 0): fit for cell, fit in fits.items()}
+        try:
+            plan.fit()
+        finally:  # also what there is at an interrupt
+            self.fits, self.brief = {(cell, 0): fit for cell, fit in plan.fits.items()}, plan.brief()
         self._check_any_fitted()
+
+    def end_here(self):
+        """Make do with the fits that there are when the user interrupts; an error if there are none."""
+        self.interrupted = True
+        self.fits = {key: self.fits.get(key, _NOT_REACHED) for key in self._keys()}
+        if all(map(self._error, range(len(self.cells)))):
+            raise KeyboardInterrupt from None
 
     def _check_any_fitted(self):
         if all(map(self._error, range(len(self.cells)))):
@@ -517,7 +537,7 @@ class _Search:
                     attempts[cell, part] += 1
             if not starts:
                 return
-            for key, fit in self._run(starts, "Refitting poor optima").items():
+            for key, fit in self._run(starts, "Refitting poor optima"):
                 self.refits[key[0]] += 1
                 if _is_better(fit, self.fits[key]):
                     self.fits[key] = replace(fit, started_from=origins[key])
@@ -535,11 +555,11 @@ class _Search:
         return next((e for part in range(len(self.parts)) if (e := self.fits[cell, part].error)), "")
 
     def _run(self, starts, title):
-        """Fits by cell and part, from the given starting values."""
-        return dict(zip(starts, self._fitted(list(starts.items()), title), strict=True))
+        """Yield each cell and part with its fit from the given starting values."""
+        return zip(starts, self._fitted(list(starts.items()), title), strict=True)
 
     def _fitted(self, starts, title, brief=False):
-        """The fit of each (cell, part) from its starting values, in order."""
+        """Yield the fit of each (cell, part) from its starting values, in order, up to an interrupt."""
         jobs = [
             delayed(fit_one)(
                 self.estimator,
@@ -558,18 +578,29 @@ class _Search:
         with warnings.catch_warnings(record=True) as caught, one_blas_thread():
             warnings.simplefilter("always", UserWarning)
             results = side_by_side(jobs, self.n_jobs, n_cores)
-            fits = list(shown(results, len(jobs), title) if self.verbose else results)
-        warned = [(warning.category, str(warning.message)) for warning in caught]
-        for ((cell, _), _), fit in zip(starts, fits, strict=True):
-            self.seconds[cell] += fit.seconds
-            warned += fit.warned
-        self.warned.update(one for one in warned if not (brief and issubclass(one[0], _BRIEF)))
-        return fits
+            results = shown(results, len(jobs), title) if self.verbose else results
+            for ((cell, _), _), fit in zip(starts, results, strict=True):
+                self.seconds[cell] += fit.seconds
+                warned = [*((one.category, str(one.message)) for one in caught), *fit.warned]
+                caught.clear()
+                self.warned.update(one for one in warned if not (brief and issubclass(one[0], _BRIEF)))
+                yield fit
+                if fit.interrupted:
+                    raise KeyboardInterrupt
 
     def complain(self):
         """Summarise the warnings of all fits in one warning; of degenerate components the table tells."""
-        for kind in [kind for kind in self.warned if issubclass(kind[0], DegenerateWarning)]:
+        told = (DegenerateWarning, InterruptedWarning)
+        for kind in [kind for kind in self.warned if issubclass(kind[0], told)]:
             del self.warned[kind]
+        if self.interrupted:
+            n_fitted = sum(not self._error(cell) for cell in range(len(self.cells)))
+            warnings.warn(
+                f"the search was interrupted; {n_fitted} of {len(self.cells)} models are fitted, "
+                "perhaps not all to the end",
+                InterruptedWarning,
+                stacklevel=3,  # the caller of `select`
+            )
         if not self.warned:
             return
         convergence = all(issubclass(category, ConvergenceWarning) for category, _ in self.warned)

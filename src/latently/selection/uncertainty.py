@@ -28,6 +28,7 @@ from latently.backend.placement import one_blas_thread
 from latently.estimators.checks import check_choice, check_integer, check_number, check_weights
 from latently.estimators.messages import warn_user
 from latently.estimators.randomness import as_generator
+from latently.selection.frames import pandas
 
 METHODS = ("weighted", "parametric")
 _AXES = {"K": "component", "D": "feature", "q": "factor"}
@@ -58,7 +59,6 @@ class Bootstrap:
 
     @property
     def intervals_(self):
-        pandas = _pandas()
         tables = []
         for name, estimate in self._estimates.items():
             drawn, shape = self.draws_[name], self._shapes[name]
@@ -75,8 +75,8 @@ class Bootstrap:
                 columns[title] = [self._names[i] for i in places] if symbol == "D" else places
             values = [np.asarray(array)[at] if len(shape) else np.atleast_1d(array) for array in numbers]
             columns |= dict(zip(_NUMBERS, values, strict=True))
-            tables.append(pandas.DataFrame(columns))
-        table = pandas.concat(tables, ignore_index=True)
+            tables.append(pandas().DataFrame(columns))
+        table = pandas().concat(tables, ignore_index=True)
         known = [name for name in _PLACES if name in table]
         counts = [name for name in known if not name.startswith("feature")]
         return table[["parameter", *known, *_NUMBERS]].astype(dict.fromkeys(counts, "Int64"))
@@ -267,7 +267,7 @@ class LikelihoodRatioTest:
 
     @property
     def table_(self):
-        return _pandas().DataFrame(self._tests)
+        return pandas().DataFrame(self._tests)
 
     def __repr__(self):
         return (
@@ -387,11 +387,3 @@ def _drawn_ratio(null, estimator, X, seed):
         smaller.fit(rows)
     larger = _fitted(estimator, rows, null.n_components + 1, seed)
     return _likelihood_ratio(smaller, larger, rows)
-
-
-def _pandas():
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("tables need pandas: pip install 'latently[csv]'") from error
-    return pandas

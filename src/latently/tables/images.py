@@ -11,13 +11,19 @@ from latently.core.sources import Table, package, pixel_names, rows_in_frame
 from latently.core.words import listed, shown
 from latently.estimators.messages import warn_user
 
-_MOST_PIXELS = 1 << 20
+_MOST_PIXELS = 1 << 20  # of a row, and
+_MOST_STORED = 1 << 26  # of a file, before it is resized
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # whatever a file is called: others may run programs
 _BESIDE = ("file", "folder")
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 
 
 class BrokenImage(ValueError):
     """A file that cannot be read as an image."""
+
+
+class _TooLarge(ValueError):
+    """An image with too many pixels for a row."""
 
 
 def open_images(folder, reading):
@@ -32,14 +38,26 @@ def open_images(folder, reading):
         raise ValueError(f"the folder {shown(folder)} has no images in it ({', '.join(_IMAGES)})")
     mode = "RGB" if reading.colour else "L"
 
+    def check_size(width, height):
+        if width * height > _MOST_STORED:
+            raise BrokenImage(f"{width} x {height} pixels are more than {_MOST_STORED}")
+        height, width = reading.resize or (height, width)
+        if width * height * len(mode) > _MOST_PIXELS:
+            raise _TooLarge(
+                f"images of {width} x {height} are too large; give a smaller size, for example --resize 64x64"
+            )
+
     def pixels(file, size):
         """The image with pixels from 0 to 1, resized to (height, width) if a size is given."""
         try:
-            with image.open(file) as opened:
+            with image.open(file, formats=_FORMATS) as opened:
+                check_size(*opened.size)  # as the file says, before there is memory for them
                 grey = opened.convert(mode)
                 if reading.resize and grey.size != reading.resize[::-1]:
                     grey = grey.resize(reading.resize[::-1])
                 values = np.asarray(grey, dtype=np.float32) / 255
+        except _TooLarge:
+            raise
         except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
             raise BrokenImage(str(error)) from error
         if size is not None and values.shape[:2] != size:
@@ -62,11 +80,6 @@ def open_images(folder, reading):
             f"none of the {len(there)} images in {shown(folder)} can be read: {broken[there[0].name]}"
         )
     names = pixel_names(shape)
-    if len(names) > _MOST_PIXELS:
-        height, width = shape[:2]
-        raise ValueError(
-            f"images of {width} x {height} are too large; give a smaller size, for example --resize 64x64"
-        )
 
     def frames(missing=(), texts=(), moved=None):
         step = rows_in_frame(len(names))

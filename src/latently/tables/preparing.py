@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from latently.core.words import counted, shown
 from latently.estimators.messages import warn_user
 from latently.tables.columns import Choice, chosen_columns, no_column, tell, without_suspects
 from latently.tables.preparation import Preparation
-from latently.tables.survey import Survey, kept_rows, numbered, survey, texts_of, without_sentinels
+from latently.tables.survey import Survey, numbered, survey, texts_of, without_sentinels
 
 IN_MEMORY_BYTES = 256_000_000  # size beyond which the numbers of a table stay on disk
 
@@ -46,33 +47,45 @@ class Surveyed:
     places: list[int]
     left_out: list[tuple[str, str]]
     sentinels: dict[int, list[float]]  # by place
+    held_out: np.ndarray  # numbers of rows, from 0, that neither preparation nor fit may see
 
     @property
     def in_memory(self):
         return self.found.kept is not None
 
 
-def surveyed(table, choice=None, *, missing=(), label=None, limit=np.inf):
-    """Read the table, decide which columns, rows and values are used, and tell the user."""
+def surveyed(table, choice=None, *, missing=(), label=None, limit=np.inf, hold_out=0.0, seed=0):
+    """Read the table, decide which columns, rows and values are used, and tell the user.
+
+    Of a share `hold_out` of the rows, drawn at random, nothing enters the statistics of the table.
+    """
     choice = choice or Choice()
     if label is not None and label not in table.columns:
         raise ValueError(no_column(label, table.columns))
-    found = survey(table, missing=missing, label=label, limit=limit)
+    reading = {"missing": missing, "label": label, "limit": limit}
+    found = survey(table, **reading)
     chosen = chosen_columns(found, table, choice)
-    if chosen.rows or chosen.sentinels:  # sums again, without them
-        values = {place: list(told) for place, told in chosen.sentinels.items()}
-        found = survey(
-            table,
-            missing=missing,
-            label=label,
-            limit=limit,
-            left_out_rows=tuple(chosen.rows),
-            sentinels=values,
-        )
+    values = {place: list(told) for place, told in chosen.sentinels.items()}
+    summaries = np.array(list(chosen.rows), dtype=int)
+    if len(summaries) or values:  # sums again, without them
+        found = survey(table, **reading, left_out_rows=summaries, sentinels=values)
     chosen = without_suspects(found, table, chosen, choice)
     tell(found, chosen, choice)
-    sentinels = {place: list(told) for place, told in chosen.sentinels.items() if place in chosen.places}
-    return Surveyed(table, found, chosen.places, chosen.left_out, sentinels)
+    held_out = _drawn_rows(found.n_rows + len(summaries), summaries, hold_out, seed)
+    if len(held_out):
+        without = np.concatenate([summaries, held_out])
+        found = survey(table, **reading, left_out_rows=without, sentinels=values)
+    sentinels = {place: some for place, some in values.items() if place in chosen.places}
+    return Surveyed(table, found, chosen.places, chosen.left_out, sentinels, held_out)
+
+
+def _drawn_rows(n_rows, left_out, share, seed):
+    """Numbers of a share of the rows, in order."""
+    used = np.setdiff1d(np.arange(n_rows), left_out)
+    n = round(share * len(used))
+    if share and n < 1:
+        raise ValueError(f"--hold-out {share:g} of {counted(len(used), 'row')} is none; give a larger share")
+    return np.sort(np.random.default_rng(seed).permutation(used)[:n])
 
 
 def recorded(known, class_name, *, model="", missing=(), as_is=(), standardise=None, seed=0):
@@ -124,15 +137,7 @@ def collected(known, record, *, scratch=None, in_memory=False):
         X = np.concatenate([values[:, places] for values in found.kept])
         found.kept = None
         return Rows(record.to_frame(_finite(X)), found.n_rows, codes, labels)
-    sentinels = {j: known.sentinels[place] for j, place in enumerate(places) if place in known.sentinels}
-
-    def chunks():
-        for frame, start in numbered(table.frames(found.missing, [])):
-            values = numbers_of(frame.iloc[:, places], found.missing, found.decimal)[0]
-            values = values[kept_rows(start, len(values), found.left_out_rows)]
-            if len(values):
-                yield record.to_frame(_finite(without_sentinels(values, sentinels)))
-
+    chunks = partial(_chunks, known, record, lambda numbers: ~np.isin(numbers, found.left_out_rows))
     if in_memory:
         return Rows(np.concatenate(list(chunks())), found.n_rows, codes, labels)
     path = scratch / "rows.npy"
@@ -144,20 +149,44 @@ def collected(known, record, *, scratch=None, in_memory=False):
     return Rows(str(path), found.n_rows, codes, labels)
 
 
+def held_out_chunks(known, record):
+    """The rows that were held out of the fit, in the model's units."""
+    return _chunks(known, record, lambda numbers: np.isin(numbers, known.held_out))
+
+
+def _chunks(known, record, wanted):
+    """Rows of the table in the model's units, of those numbers that are wanted."""
+    found, places = known.found, known.places
+    sentinels = {j: known.sentinels[place] for j, place in enumerate(places) if place in known.sentinels}
+    for frame, start in numbered(known.table.frames(found.missing, [])):
+        frame = frame[wanted(np.arange(start, start + len(frame)))]
+        if len(frame):
+            values = numbers_of(frame.iloc[:, places], found.missing, found.decimal)[0]
+            yield record.to_frame(_finite(without_sentinels(values, sentinels)))
+
+
+FEWEST_ROWS = 10  # by which a model can be judged
+
+
 def check_enough(estimator, n_rows):
-    """Raise an error, or warn, if components of a mixture would describe a few rows each."""
+    """Raise an error, or warn, if components would describe a few rows each, or one all of very few."""
     K = estimator.get_params(deep=False).get("n_components")
-    if not isinstance(K, int) or K < 2 or not hasattr(estimator, "predict_proba"):
-        return
-    if n_rows < 2 * K:
-        raise ValueError(
-            f"n_components={K} needs at least {2 * K} rows, but there are {n_rows}; "
-            "with fewer, components would be single rows"
-        )
-    if n_rows < 5 * K:
+    if isinstance(K, int) and K > 1 and hasattr(estimator, "predict_proba"):
+        if n_rows < 2 * K:
+            raise ValueError(
+                f"n_components={K} needs at least {2 * K} rows, but there are {n_rows}; "
+                "with fewer, components would be single rows"
+            )
+        if n_rows < 5 * K:
+            warn_user(
+                f"there are only {n_rows} rows for {K} components, so they may describe chance; "
+                "use fewer components"
+            )
+            return
+    if n_rows < FEWEST_ROWS:
         warn_user(
-            f"there are only {n_rows} rows for {K} components, so they may describe chance; "
-            "use fewer components"
+            f"there are only {n_rows} rows, too few to tell whether the model fits: it repeats these "
+            f"rows, and what it says of others is a guess; give at least {FEWEST_ROWS}"
         )
 
 

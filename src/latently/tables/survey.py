@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class Survey:
     codes: list = field(default_factory=list)  # class indices of the rows of each frame, -1 if unlabelled
     kept: list | None = field(default_factory=list)  # the numbers of each frame; None when they are too many
     last_rows: list = field(default_factory=list)  # (numbers, texts by place) of the last rows
-    left_out_rows: tuple[int, ...] = ()  # by number, from 0
+    left_out_rows: Any = ()  # numbers, from 0
     sentinels: dict[int, list[float]] = field(default_factory=dict)  # by place: values that stand for none
 
     def __post_init__(self):
@@ -70,8 +71,8 @@ class Survey:
 
     def add(self, frame, start, limit):
         """Add the rows from number `start` on; numbers are kept while they take at most `limit` bytes."""
-        if self.left_out_rows:
-            frame = frame[kept_rows(start, len(frame), self.left_out_rows)]
+        if len(self.left_out_rows):
+            frame = frame[~np.isin(np.arange(start, start + len(frame)), self.left_out_rows)]
         if len(frame) == 0:
             return
         values, is_text = numbers_of(frame, self.missing, self.decimal)
@@ -188,11 +189,6 @@ def numbered(frames):
     for frame in frames:
         yield frame, start
         start += len(frame)
-
-
-def kept_rows(start, n, left_out):
-    """(n,) whether each of the rows from `start` on is used."""
-    return ~np.isin(np.arange(start, start + n), left_out)
 
 
 def without_sentinels(values, sentinels):

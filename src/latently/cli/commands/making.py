@@ -48,7 +48,8 @@ def fit(
 ):
     """Fit a model to a table and save it in a folder. Sizes that are not given are selected by BIC.
 
-    Without a model and sizes, the families of models are compared. For example:
+    Without --model, the families of models are compared, of the sizes that -k and -q allow if they are given.
+    For example:
 
     latently fit wine.csv --label cultivar --output wines
     """

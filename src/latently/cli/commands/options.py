@@ -154,14 +154,22 @@ class ModelOptions:
         option(
             "--model",
             "-m",
-            help="One of: " + "; ".join(f"{name} ({model.title})" for name, model in MODELS.items()) + ".",
+            help="By default fit compares families, and select takes mcfa. One of: "
+            + "; ".join(f"{name} ({model.title})" for name, model in MODELS.items())
+            + ".",
             panel=_MODEL,
             autocompletion=_model_names,
         ),
     ] = None
     components: Annotated[
         str | None,
-        option("-k", "--components", help="Number of components, or a range such as 1..6.", panel=_MODEL),
+        option(
+            "-k",
+            "--components",
+            help="Number of components, or a range such as 1..6; fit without --model compares the families "
+            "of that size.",
+            panel=_MODEL,
+        ),
     ] = None
     factors: Annotated[
         str | None,

@@ -14,11 +14,14 @@ import numpy as np
 from latently.core.sources.cells import MISSING, numbers_of
 from latently.core.sources.chunks import Rows, rechunked, rows_in_frame
 from latently.core.sources.dialect import Dialect, Given, dialect_of, opened
+from latently.core.sources.limits import MOST_CHARACTERS
 from latently.core.sources.packages import package
 from latently.core.sources.packing import inner_name, packing_of
 from latently.core.sources.table import Table
 
 _LONGEST_LINE = 50_000_000  # characters
+_AT_A_TIME = 64_000_000  # the same of the lines of a data frame, about
+_FIRST_ROWS = 10_000  # whose length is not known
 
 
 def open_delimited(path: Path, given: Given | None = None) -> Table:
@@ -68,11 +71,11 @@ def _frames(
                 index_col=False,
                 skiprows=list(dialect.skip) or None,
                 skipinitialspace=dialect.separator != "\t",
-                chunksize=rows_in_frame(len(dialect.names)),
+                iterator=True,
                 low_memory=False,  # one type per column and frame
                 **kinds,
-            ) as frames:
-                for frame in frames:
+            ) as reader:
+                for frame in _parts(reader, counting, rows_in_frame(len(dialect.names))):
                     # short lines lack cells, which are NaN even in text
                     yield frame.fillna("") if texts is None else frame
                     if moved is not None:
@@ -82,6 +85,20 @@ def _frames(
         except pandas.errors.ParserError as error:
             reason = str(error).removeprefix("Error tokenizing data. C error: ")
             raise ValueError(f"the file {str(path)!r} cannot be read as a table: {reason}") from error
+
+
+def _parts(reader: Any, counting: _Counting, most: int) -> Iterator[Any]:
+    """Data frames of at most so many rows, and fewer where lines are long."""
+    n_rows, done = min(most, _FIRST_ROWS), 0
+    while True:
+        counting.n_at_a_time = 0
+        try:
+            frame = reader.get_chunk(n_rows)
+        except StopIteration:
+            return
+        yield frame
+        done += len(frame)
+        n_rows = max(1, min(most, int(_AT_A_TIME * done / max(1, counting.n_read))))
 
 
 def _chunks(path: Path, dialect: Dialect) -> Iterator[Rows]:
@@ -108,10 +125,16 @@ class _Counting:
     name: str
     n_read: int = 0
     n_in_line: int = 0
+    n_at_a_time: int = 0
 
     def read(self, size: int = -1) -> str:
         text = self.file.read(size)
         self.n_read += len(text)
+        self.n_at_a_time += len(text)
+        if "\0" in text:
+            raise ValueError(f"the file {self.name} is not text: it has characters of zero")
+        if self.n_at_a_time > MOST_CHARACTERS:
+            raise ValueError(f"the file {self.name} has lines that are far longer than those above them")
         end = max(text.rfind("\n"), text.rfind("\r"))
         self.n_in_line = len(text) - 1 - end if end >= 0 else self.n_in_line + len(text)
         if self.n_in_line > _LONGEST_LINE:  # which the parser would keep in memory as a whole

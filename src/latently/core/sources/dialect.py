@@ -18,6 +18,7 @@ from typing import IO
 
 from latently.core.sources.cells import MISSING
 from latently.core.sources.chunks import MOST_COLUMNS
+from latently.core.sources.limits import checked_parts
 from latently.core.sources.packing import unpacked
 
 BLANKS = r"\s+"  # any run of blanks, as pandas calls it
@@ -195,18 +196,19 @@ def _opened_bytes(path: Path) -> Iterator[IO[bytes]]:
 def _encoding_of(path: Path) -> str:
     """UTF-8 if the whole file is, UTF-16 if it says so, and else Latin-1, in which every file can be read."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    utf8, start = True, b""
+    utf8, first = True, True
     with _opened_bytes(path) as file:
-        while utf8 and (chunk := file.read(1 << 20)):
-            start = start or chunk[:4096]
+        for part in checked_parts(file, path.stat().st_size, f"the file {str(path)!r}"):
+            if first and part.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                return "utf-16"
+            if b"\0" in part:
+                raise ValueError(f"the file {str(path)!r} is not text, although its name says so")
+            first = False
             try:
-                decoder.decode(chunk)
+                decoder.decode(part)
             except UnicodeDecodeError:
                 utf8 = False
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    if b"\0" in start:
-        raise ValueError(f"the file {str(path)!r} is not text, although its name says so")
+                break
     if utf8:
         return "utf-8-sig"
     warnings.warn(
@@ -218,6 +220,8 @@ def _encoding_of(path: Path) -> str:
 def _first_lines(path: Path, encoding: str) -> list[str]:
     with opened(path, encoding, errors="replace") as file:
         text = file.read(_SAMPLE_CHARACTERS)
+    if "\0" in text:  # of an encoding that was given
+        raise ValueError(f"the file {str(path)!r} is not text in {encoding}: it has bytes of zero")
     lines = io.StringIO(text, newline="").readlines()
     if len(text) == _SAMPLE_CHARACTERS and len(lines) == 1:
         raise ValueError(f"{str(path)!r} has no end of line in its first {len(text)} characters: no table")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import zipfile
 import zlib
@@ -13,6 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, cast
 
+from latently.core.sources.limits import LimitedXz
+
+_KNOWN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)  # which take little memory
 PACKINGS = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
@@ -33,13 +37,16 @@ def inner_name(path: Path) -> str:
 def _member(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [
-                entry.filename
+            entries = [
+                entry
                 for entry in archive.infolist()
                 if not entry.is_dir() and not entry.filename.startswith(("__MACOSX/", "."))
             ]
+            names = [entry.filename for entry in entries]
     except (zipfile.BadZipFile, OSError) as error:
         raise ValueError(f"{str(path)!r} cannot be read as a .zip file: {error}") from error
+    if len(names) == 1 and entries[0].compress_type not in _KNOWN:
+        raise ValueError(f"{str(path)!r} is packed in a way that is not supported; unpack it first")
     if len(names) != 1:
         raise ValueError(
             f"{str(path)!r} holds {len(names)} files, not one: {', '.join(names[:5])}; unpack it first"
@@ -69,7 +76,7 @@ def _opener(path: Path, packing: str) -> Any:
     if packing == ".bz2":
         return bz2.open(path, "rb")
     if packing == ".xz":
-        return lzma.open(path, "rb")
+        return io.BufferedReader(LimitedXz(path))
     if packing == ".zst":
         return _zstandard(path)
     if packing == ".zip":

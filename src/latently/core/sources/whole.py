@@ -14,9 +14,11 @@ import numpy as np
 from latently.core.sources.cells import MISSING, numbers_of
 from latently.core.sources.chunks import Rows, check_shape, rechunked, rows_in_frame
 from latently.core.sources.dialect import unique
+from latently.core.sources.limits import check_filled, check_sheets
 from latently.core.sources.packages import errors_name, package
 from latently.core.sources.table import Table
 
+_SHEETS = (".xlsx", ".xlsm", ".ods")
 WHOLE = (".xlsx", ".xlsm", ".ods", ".feather", ".arrow", ".jsonl", ".ndjson", ".json")
 
 
@@ -24,6 +26,8 @@ def open_whole(path: Path, ending: str) -> Table:
     """The table in a file of one of these kinds."""
     name = repr(str(path))
     with errors_name(name, f"a {ending} file"):
+        if ending in _SHEETS:
+            check_sheets(path, ending, "it")
         frame = _read(path, ending)
     check_shape(frame.shape, name)
     return frame_table(frame, path, name)
@@ -58,6 +62,9 @@ def _read(path: Path, ending: str) -> Any:
     return pandas.DataFrame(_json(path, ending))
 
 
+_TOO_DEEP = "it is nested too deeply"
+
+
 def _json(path: Path, ending: str) -> Any:
     """Rows as a list of objects, or columns by name; texts stay texts, so that "00501" is no number."""
     text = path.read_text(encoding="utf-8-sig")
@@ -66,13 +73,20 @@ def _json(path: Path, ending: str) -> Any:
     except ValueError:  # perhaps an object in each line, as many programs write it
         found = None
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError(_TOO_DEEP) from error
     if found is None:
-        found = [json.loads(line) for line in text.splitlines() if line.strip()]
+        try:
+            found = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except RecursionError as error:
+            raise ValueError(_TOO_DEEP) from error
     if isinstance(found, dict) and all(isinstance(column, list | dict) for column in found.values()):
+        rows = {row for column in found.values() if isinstance(column, dict) for row in column}
+        check_filled(len(rows), len(found), sum(map(len, found.values())), "it")
         return found
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
         raise ValueError("a list of objects, or lists by name, is needed")
+    names = {name for row in found for name in row}
+    check_filled(len(found), len(names), sum(map(len, found)), "it")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,8 @@ from latently.core.sources.packages import package
 from latently.core.sources.source import RowSource, Source
 from latently.core.sources.table import Table
 
+_MOST_BYTES = 1 << 31  # of a stored part
+
 
 def open_zarr(path: Path) -> Table:
     zarr = package("zarr", "zarr", ".zarr files")
@@ -23,7 +26,13 @@ def open_zarr(path: Path) -> Table:
         opened = zarr.open(str(path), mode="r")
     except (ValueError, OSError, KeyError) as error:
         raise ValueError(f"{str(path)!r} holds no zarr array: {error}") from error
-    return array_table(path, _stored(opened, repr(str(path))))
+    stored = _stored(opened, repr(str(path)))
+    part = math.prod(stored.array.chunks) * stored.dtype.itemsize
+    if part > _MOST_BYTES:
+        raise ValueError(
+            f"{stored.name} has parts of {part / 1e9:.3g} GB, which are read as a whole; split them"
+        )
+    return array_table(path, stored)
 
 
 def zarr_source(array: Any, name: str) -> Source:

@@ -19,7 +19,12 @@ const arrays = (() => {
     f2: (raw) => fromHalf(new Uint16Array(raw.buffer)), u4: (raw) => new Uint32Array(raw.buffer),
     u2: (raw) => new Uint16Array(raw.buffer), u1: (raw) => raw,
   };
-  const unpack = (packed) => packed && { values: KINDS[packed.kind](bytes(packed.data)), shape: packed.shape };
+  const unpack = (packed) => {
+    if (!packed) return packed;
+    const values = KINDS[packed.kind](bytes(packed.data));
+    if (packed.unit) for (let i = 0; i < values.length; i++) values[i] *= packed.unit;
+    return { values, shape: packed.shape };
+  };
 
   return { bytes, unpack };
 })();

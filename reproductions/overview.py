@@ -1,0 +1,154 @@
+"""The page that tells how far all published tables and figures are met, from the saved results alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from reproductions import available
+from reproductions.document_003._protocol import PROTOCOL
+from reproductions.framework import HERE, one_line, table
+from reproductions.inventory import DOCUMENTS, ITEMS, STATES
+from reproductions.judgement import COMPARED, EXCLUDED, MATCHED, NOISE, NOT_RUN, WORSE, cells
+
+SHARED_PROTOCOL = f"*Shared protocol* of chapters 3 and 5 of document 003: {one_line(PROTOCOL)}"
+PAGE = HERE.parent / "docs" / "reproductions_state.md"
+HEAD = """\
+# State of the reproductions
+
+Generated from the saved results by `python -m reproductions --page`; do not edit.
+[Reproductions](reproductions.md) says what they are, and how to run them again.
+
+A published number is a cell. Ours beside it is **matched** if it is at least as good, to the digits printed;
+**within noise** if it is worse by no more than chance explains; or **worse**. "Agrees" is two-sided: no
+further from the print than noise, be it better or worse; many matched cells are better than the print and do
+not agree with it. Noise is the larger of what one row can change (for BIC: 2), and two standard errors of the
+difference, from the spread of our draws and of the printed ones; a printed number without a spread is taken
+for one draw like ours. Where no draws are possible because the rows are given, noise is one row. Numbers of
+other papers, sizes of data and formulas are not counted. No cell is counted twice.
+
+A match says that our model with our protocol does as well, not that the source did the same.
+"""
+
+
+def saved(name):
+    """The saved JSON of a reproduction, or None."""
+    document, _, own = name.partition("/")
+    path = HERE / f"document_{document}" / "results" / f"{own}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def judged():
+    """The cells of all reproductions by id, as saved."""
+    found = {}
+    for name, reproduction in available().items():
+        result = saved(name)
+        found[name] = cells(reproduction, result["records"] if result else [])
+    return found
+
+
+def page():
+    """The text of the page."""
+    found = judged()
+    everything = [cell for own in found.values() for cell in own]
+    parts = [HEAD, "## In short", in_short(everything)]
+    counted = {name: own for name, own in found.items() if own}
+    parts += ["## By measure", by(measure_of, everything)]
+    parts += ["## By table", table([row(name, own) for name, own in counted.items()], FORMATS)]
+    reasons = Counter((name, cell.reason) for name, own in counted.items() for cell in own if cell.reason)
+    if reasons:
+        told = [
+            {"table": name, "cells": number, "not comparable because": reason}
+            for (name, reason), number in reasons.items()
+        ]
+        parts.append(table(told, dict.fromkeys(told[0], "")))
+    parts.append("## Every table and figure")
+    for document, title in DOCUMENTS.items():
+        own = [item for item in ITEMS if item.document == document]
+        lines = [
+            {
+                "item": item.names,
+                "state": item.state,
+                "results": ", ".join(link(name) for name in item.by),
+                "remark": item.why,
+            }
+            for item in own
+        ]
+        parts += [f"### Document {document}: {title}", table(lines, dict.fromkeys(lines[0], ""))]
+    parts += ["## Protocols", SHARED_PROTOCOL, *protocols()]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def protocols():
+    """How each number came about, as saved with it."""
+    for name in available():
+        result = saved(name)
+        if result:
+            own = result["protocol"].replace(one_line(PROTOCOL), "*Shared protocol.*")
+            settings = "".join(f", {key} = {value}" for key, value in result["settings"].items())
+            yield f"**{link(name)}.** {result['data']} {own} (Seed {result['seed']}{settings}.)"
+
+
+def in_short(everything):
+    states = Counter(cell.state for cell in everything)
+    compared = sum(states[state] for state in COMPARED)
+    met = states[MATCHED] + states[NOISE]
+    agree = sum(cell.agrees for cell in everything)
+    items = Counter(item.state for item in ITEMS)
+    entries = "; ".join(f"{items[state]} {state}" for state in STATES)
+    return (
+        f"Of {len(everything)} published cells, {compared} are comparable and were run. **{met} of these "
+        f"({share(met, compared)}) are matched ({states[MATCHED]}) or within noise ({states[NOISE]})**, and "
+        f"{states[WORSE]} are worse. {agree} ({share(agree, compared)}) agree with the print either way. "
+        f"{states[EXCLUDED]} are not comparable, and {states[NOT_RUN]} were not run. Of {len(ITEMS)} entries "
+        f"below: {entries}."
+    )
+
+
+FORMATS = dict.fromkeys(
+    ("table", "cells", MATCHED, NOISE, WORSE, "share met", "agrees", EXCLUDED, NOT_RUN), ""
+)
+
+
+def row(name, own):
+    """Of one table or measure."""
+    states = Counter(cell.state for cell in own)
+    compared = sum(states[state] for state in COMPARED)
+    met = states[MATCHED] + states[NOISE]
+    line = {"table": link(name) if "/" in name else name, "cells": len(own)}
+    line |= {state: states[state] for state in (*COMPARED, EXCLUDED, NOT_RUN)}
+    agree = sum(cell.agrees for cell in own)
+    return line | {"share met": share(met, compared), "agrees": share(agree, compared)}
+
+
+def by(kind, everything):
+    groups = {}
+    for cell in everything:
+        groups.setdefault(kind(cell), []).append(cell)
+    return table([row(name, own) for name, own in groups.items()], FORMATS)
+
+
+def measure_of(cell):
+    """What is measured, in words, and for rates of classes by which method."""
+    if cell.key[0] in ("one fold", "four folds", "two thirds", "official rows"):
+        return f"ERR of classes, {cell.key[1]}"
+    if cell.measure in ("BIC", "ARI") or cell.measure.startswith("log p"):
+        return cell.measure
+    if cell.measure.startswith("ERR"):
+        return "ERR of clusters"
+    return "other"
+
+
+def share(part, whole):
+    return f"{100 * part / whole:.0f} %" if whole else "-"
+
+
+def link(name):
+    document, _, own = name.partition("/")
+    return f"[{name}](https://github.com/latently/latently/blob/main/reproductions/document_{document}/results/{own}.md)"
+
+
+def write():
+    """Write the page, and give its path."""
+    PAGE.write_text(page(), encoding="utf-8")
+    return PAGE

@@ -1,0 +1,98 @@
+"""The rule that compares with print, the list of what the documents have, and the page about both."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from reproductions import available, inventory, judgement, overview
+from reproductions.judgement import EXCLUDED, MATCHED, NOISE, NOT_RUN, WORSE
+from tests.reproductions.test_framework import example
+
+REPRODUCTIONS = available()
+
+
+def state_of(ours, printed, **options):
+    return judgement.judged("ERR", (), "lower", {"ERR": ours, **options}, {"ERR": printed}, 100).state
+
+
+def test_cells_are_matched_within_noise_or_worse():
+    assert state_of(0.1, 0.1) == state_of(0.05, 0.1) == state_of(0.10004, 0.1) == MATCHED
+    assert state_of(0.11, 0.1) == NOISE  # one row of 100
+    assert state_of(0.12, 0.1) == WORSE
+    drawn = {"draws": 4, "ERR, spread": 0.02}
+    assert state_of(0.14, 0.1, **drawn) == NOISE  # 2 sqrt(0.02^2 / 4 + 0.02^2) = 0.045
+    assert state_of(0.15, 0.1, **drawn) == WORSE
+
+
+def test_more_is_better_of_what_grows():
+    record, printed = {"ARI": 0.8}, {"ARI": 0.9}
+    assert judgement.judged("ARI", (), "higher", record, printed, 100).state == WORSE
+    assert judgement.judged("ARI", (), "higher", {"ARI": 0.95}, printed, 100).state == MATCHED
+    assert judgement.judged("ARI", (), "higher", {"ARI": 0.875}, printed, 100).state == NOISE
+
+
+def test_spread_of_printed_means_counts():
+    record, printed = {"ERR": 0.12, "ERR, spread": 0.01, "draws": 5}, {"ERR": 0.1, "ERR, spread": 0.05}
+    noise = judgement.noise_of("ERR", record, printed, 1000)
+    assert noise == pytest.approx(2 * (0.01**2 / 5 + 0.05**2 / 5) ** 0.5)
+
+
+def test_agreement_is_two_sided():
+    better = judgement.judged("ERR", (), "lower", {"ERR": 0.05}, {"ERR": 0.1}, 100)
+    close = judgement.judged("ERR", (), "lower", {"ERR": 0.095}, {"ERR": 0.1}, 100)
+    assert (better.state, better.agrees) == (MATCHED, False)
+    assert close.agrees
+
+
+def test_every_printed_number_is_a_cell_once():
+    reproduction = example(
+        published=[{"case": name, "ERR": 0.5} for name in "abcd"] + [{"case": "e", "ERR": None}],
+        better={"ERR": "lower"},
+        counted=lambda record: record["case"] != "d",
+        excluded=lambda record, measure: "other data" if record["case"] == "c" else None,
+    )
+    found = judgement.cells(reproduction, [{"case": "a", "ERR": 0.4}, {"case": "c", "ERR": 0.4}])
+    states = {cell.key[0]: cell.state for cell in found}
+    assert states == {"a": MATCHED, "b": NOT_RUN, "c": EXCLUDED}
+
+
+def test_inventory_names_every_reproduction():
+    named = [name for item in inventory.ITEMS for name in item.by]
+    assert set(named) == set(REPRODUCTIONS)
+    assert {item.state for item in inventory.ITEMS} == set(inventory.STATES)
+    for item in inventory.ITEMS:
+        assert item.document in inventory.DOCUMENTS
+        assert item.by if item.state in (inventory.REPRODUCED, inventory.OTHER_DATA) else item.why
+
+
+def test_page_is_that_of_the_saved_results():
+    assert overview.PAGE.read_text(encoding="utf-8") == overview.page()
+
+
+def test_counts_of_the_page_are_those_of_the_numbers():
+    found = overview.judged()
+    cells = [cell for own in found.values() for cell in own]
+    states = Counter(cell.state for cell in cells)
+    met = states[MATCHED] + states[NOISE]
+    text = overview.in_short(cells)
+    assert f"Of {len(cells)} published cells, {met + states[WORSE]} are comparable" in text
+    assert f"**{met} of these ({round(100 * met / (met + states[WORSE]))} %)" in text
+    assert len({(name, cell.key, cell.measure) for name, own in found.items() for cell in own}) == len(cells)
+
+
+def test_retelling_changes_no_number(monkeypatch, tmp_path, capsys):
+    from reproductions import framework
+    from reproductions.__main__ import main
+
+    monkeypatch.setattr(framework, "HERE", tmp_path)
+    monkeypatch.setattr(overview, "HERE", tmp_path)
+    monkeypatch.setattr(overview, "PAGE", tmp_path / "page.md")
+    reproduction = REPRODUCTIONS["003/table-3.7"]
+    reproduction.run(quick=True).save()
+    path = tmp_path / "document_003" / "results" / "table-3.7.json"
+    before = json.loads(path.read_text())
+    path.write_text(json.dumps(before | {"title": "of yesterday"}))
+    assert main(["003/table-3.7", "--retell"]) == 0
+    assert json.loads(path.read_text()) == before
+    assert (tmp_path / "page.md").is_file()
