@@ -1,16 +1,19 @@
-"""Numbers of components by variational Bayes, and the density of held-out rows, beside scikit-learn's.
+"""Numbers of components and factors by variational Bayes, and the density of held-out rows, beside others.
 
     python benchmarks/bayesian.py [--data FOLDER] [--seeds 3]
 
 For every data set, standardised, and every seed a random 70 % of the rows are fitted and the others scored by
 
-    ours     BayesianGaussianMixture(10), its predictive density
+    MFA      BayesianMFA(10, 5), its predictive density
+    MFA BIC  MFA with the numbers of components, 1 to 5, and factors, 1 to 4, of the smallest BIC
+    GM       BayesianGaussianMixture(10), its predictive density
     theirs   scikit-learn's BayesianGaussianMixture(n_components=10): the density of its expected parameters
-    BIC      GaussianMixture with the number of components, 1 to 6, of the smallest BIC
+    GM BIC   GaussianMixture with the number of components, 1 to 6, of the smallest BIC
 
-A line has the mean log density per held-out row and the numbers of components, means over seeds (theirs:
-those with at least one fitted row), and CPU seconds of the fits. The first sets were looked at when the prior
-of ours was chosen, those after the line were not.
+A line has the mean log density per held-out row, the numbers of components (theirs: those with at least one
+fitted row), factors per row for the first two, and CPU seconds of the fits, means over seeds. The first sets
+were looked at when the priors of ours were chosen; so were those after the line, for `BayesianMFA` and the
+scale of the prior of `BayesianGaussianMixture`, with two of the seeds.
 """
 
 import argparse
@@ -22,7 +25,7 @@ import numpy as np
 import sklearn.mixture
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
-from latently.mixture import BayesianGaussianMixture, GaussianMixture
+from latently.mixture import MFA, BayesianGaussianMixture, BayesianMFA, GaussianMixture
 
 MOST, ROWS, SCORES = 10, 1200, 8
 
@@ -61,18 +64,41 @@ def density_of(theirs):
 
 
 def fits(train, test, seed):
-    start = time.process_time()
-    ours = BayesianGaussianMixture(MOST, random_state=seed).fit(train)
-    yield ours.score(test), ours.n_components_, time.process_time() - start
-    start = time.process_time()
-    theirs = sklearn.mixture.BayesianGaussianMixture(n_components=MOST, max_iter=2000, random_state=seed)
-    theirs.fit(train)
-    used = int(np.sum(theirs.degrees_of_freedom_ - train.shape[1] >= 1))
-    yield density_of(theirs).score(test), used, time.process_time() - start
-    start = time.process_time()
-    all_sizes = (GaussianMixture(k, n_init=2, random_state=seed).fit(train) for k in range(1, 7))
-    chosen = min(all_sizes, key=lambda model: model.bic(train))
-    yield chosen.score(test), chosen.n_components, time.process_time() - start
+    """Of every model the score, the numbers of components and factors, and seconds."""
+    for fitted in (bayesian_mfa, mfa_by_bic, bayesian_mixture, theirs, mixture_by_bic):
+        start = time.process_time()
+        model, n_components, n_factors = fitted(train, seed)
+        yield model.score(test), n_components, n_factors, time.process_time() - start
+
+
+def bayesian_mfa(train, seed):
+    model = BayesianMFA(MOST, 5, random_state=seed).fit(train)
+    return model, model.n_components_, model.weights_ @ model.n_factors_
+
+
+def mfa_by_bic(train, seed):
+    sizes = [(k, q) for k in range(1, 6) for q in range(1, min(5, train.shape[1]))]
+    models = (MFA(k, q, n_init=2, random_state=seed).fit(train) for k, q in sizes)
+    chosen = min(models, key=lambda model: model.bic(train))
+    return chosen, chosen.n_components, chosen.n_factors
+
+
+def bayesian_mixture(train, seed):
+    model = BayesianGaussianMixture(MOST, random_state=seed).fit(train)
+    return model, model.n_components_, 0
+
+
+def theirs(train, seed):
+    model = sklearn.mixture.BayesianGaussianMixture(n_components=MOST, max_iter=2000, random_state=seed)
+    model.fit(train)
+    used = int(np.sum(model.degrees_of_freedom_ - train.shape[1] >= 1))
+    return density_of(model), used, 0
+
+
+def mixture_by_bic(train, seed):
+    models = (GaussianMixture(k, n_init=2, random_state=seed).fit(train) for k in range(1, 7))
+    chosen = min(models, key=lambda model: model.bic(train))
+    return chosen, chosen.n_components, 0
 
 
 def main():
@@ -81,21 +107,24 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    print("| rows | ours | theirs | BIC | K ours | K theirs | K BIC | s ours | s theirs | s BIC |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    names = ("MFA", "MFA BIC", "GM", "theirs", "GM BIC")
+    heads = [*names, *(f"K {name}" for name in names), "q MFA", "q MFA BIC", *(f"s {name}" for name in names)]
+    print("| rows | " + " | ".join(heads) + " |")
+    print("|---" * (len(heads) + 1) + "|")
     chosen = True
     for name, X, used in data_sets(given.data):
         if chosen and not used:
-            print("| *not used to choose* | | | | | | | | | |")
+            print("| *added later* " + "| " * len(heads) + "|")
         chosen, X, found = used, standardised(X), []
         for seed in range(given.seeds):
             order, n = np.random.default_rng(seed).permutation(len(X)), int(0.7 * len(X))
             found.append(list(fits(X[order[:n]], X[order[n:]], seed)))
-        means = np.mean(found, axis=0).T  # scores, sizes, seconds
+        scores_, sizes, factors, seconds = np.mean(found, axis=0).T
         cells = [
-            *(f"{s:.2f}" for s in means[0]),
-            *(f"{k:.1f}" for k in means[1]),
-            *(f"{t:.2f}" for t in means[2]),
+            *(f"{s:.2f}" for s in scores_),
+            *(f"{k:.1f}" for k in sizes),
+            *(f"{q:.1f}" for q in factors[:2]),
+            *(f"{t:.2f}" for t in seconds),
         ]
         print(f"| {name}, {X.shape[0]} x {X.shape[1]} | " + " | ".join(cells) + " |", flush=True)
 

@@ -43,6 +43,7 @@ from latently.mixture import (
     MPPCA,
     PPCA,
     BayesianGaussianMixture,
+    BayesianMFA,
     FactorAnalysis,
     GaussianMixture,
     MixedMixture,
@@ -259,6 +260,8 @@ CASES = [
     Case("MPPCA-noise", partial(MPPCA, 2, 1, noise_component=True, **QUICK)),
     Case("MCFA-t-noise", partial(MCFA, 2, 2, tails="t", noise_component=True, **QUICK)),
     Case("BayesianGaussianMixture-holes", partial(BayesianGaussianMixture, 2, **QUICK), **BOUND, holes=True),
+    Case("BayesianMFA", partial(BayesianMFA, 2, 2, **QUICK), **BOUND),
+    Case("BayesianMFA-holes", partial(BayesianMFA, 2, 2, **QUICK), **BOUND, holes=True),
     Case(
         "NestedMixture",
         partial(NestedMixture, 2, 2, covariance_type="tied", **QUICK),

@@ -1,6 +1,7 @@
 """The engine below the estimators: statistics, sweeps, namespaces, drivers, frames."""
 
 import dataclasses
+import os
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
@@ -216,6 +217,25 @@ def test_blas_threads_are_given_back():
         first.__exit__(None, None, None)
         assert set(threads_of()) == {1}
         second.__exit__(None, None, None)
+        assert threads_of() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_blas_threads_are_given_back_to_a_child():
+    """Made in the middle of a fit, which it is not part of; what it enters and leaves is its own."""
+    threads_of = lambda: {library["num_threads"] for library in placement._blas().info()}
+    with placement._blas().limit(limits=2):
+        before = threads_of()
+        with placement.one_blas_thread():
+            child = os.fork()
+            if child == 0:
+                at_first = threads_of()
+                with placement.one_blas_thread():
+                    within = threads_of()
+                placement.one_blas_thread().__exit__(None, None, None)  # of the fit of the parent
+                os._exit(0 if (at_first, within, threads_of()) == (before, {1}, before) else 1)
+            assert os.waitpid(child, 0)[1] == 0
+            assert threads_of() == {1}
         assert threads_of() == before
 
 

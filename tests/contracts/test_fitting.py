@@ -88,6 +88,26 @@ def test_the_same_seed_gives_the_same_fit(case, source):
     assert_equal(state(one), state(other))
 
 
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if "block_size" in case.options and not case.trained],
+    ids=str,
+)
+def test_the_number_of_threads_changes_rounding_alone(case, monkeypatch):
+    """Threads share the rows out, so sums are added in another order, and nothing else."""
+    X, y = case.data()
+    monkeypatch.setattr("latently.backend.placement.SMALL_BYTES", 0)
+    monkeypatch.setattr("latently.backend.placement.SMALLEST_BLOCK", 8)
+    said = []
+    for n_threads in (1, 3):
+        monkeypatch.setattr("latently.backend.placement.row_threads", lambda n=n_threads: n)
+        model = case.fit(X, y)
+        scores = [model.score_samples(X)] if case.has("score_samples") else []
+        said.append([getattr(model, "history_", np.zeros(0)), *map(np.mean, scores)])
+    for one, other in zip(*said, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-10, atol=1e-10)
+
+
 @every_case
 def test_nobody_elses_chance_is_used_up(case):
     torch = pytest.importorskip("torch")

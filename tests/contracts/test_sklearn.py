@@ -30,6 +30,7 @@ from latently.mixture import (
     MPPCA,
     PPCA,
     BayesianGaussianMixture,
+    BayesianMFA,
     FactorAnalysis,
     GaussianMixture,
     MixedMixture,
@@ -50,6 +51,7 @@ FEW_CODES = {"init_components": 2, "moves": False, "n_init": 1, "max_iter": 4, "
 CHECKED = [  # one of every class
     GaussianMixture(2, **EM),
     BayesianGaussianMixture(2, **EM),
+    BayesianMFA(2, 1, **EM),
     FactorAnalysis(),
     PPCA(),
     MFA(2, 1, **EM),

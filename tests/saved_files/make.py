@@ -38,6 +38,7 @@ from latently.mixture import (
     MPPCA,
     PPCA,
     BayesianGaussianMixture,
+    BayesianMFA,
     FactorAnalysis,
     GaussianMixture,
     MixedMixture,
@@ -72,6 +73,7 @@ def models():
         "MCFA": MCFA(2, 2, **few),
         "NestedMixture": NestedMixture(2, 2, covariance_type="diag", **few),
         "BayesianGaussianMixture": BayesianGaussianMixture(4, **few),
+        "BayesianMFA": BayesianMFA(3, 2, **few),
         "MixedMixture": MixedMixture(
             2, columns={0: "count", 1: list(range(1, 21)), 2: "number"}, unseen="missing", **few
         ),

@@ -6,9 +6,10 @@ when the machine is shared.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from typing import Any
 
@@ -19,10 +20,16 @@ from threadpoolctl import ThreadpoolController
 
 from latently.backend.namespace import Array, is_torch
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 BLOCK_BYTES = 48_000_000  # memory of a block with its temporaries: bounded memory, large products
 DEVICE_BLOCK_BYTES = 8_000_000_000  # large blocks keep an accelerator busy
 _LARGEST_KEPT = (32 << 20) - (1 << 14)  # bytes; glibc adapts its threshold to arrays below 32 MB
 SMALL_BYTES = 2_000_000  # of a table with its temporaries, which one thread processes in a millisecond or two
+_LIMITS_OF_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of Linux
 SMALLEST_BLOCK = 256  # rows; below this a second thread does not pay off
 
 
@@ -40,6 +47,19 @@ def row_threads() -> int:
     """As many threads as BLAS would use, so that OMP_NUM_THREADS and joblib workers are respected."""
     allowed = [library["num_threads"] for library in _blas().info()]
     return int(max(1, min([_cores(), *allowed])))
+
+
+def memory_bytes() -> float:
+    """The memory of this machine, or as much of it as this process may take."""
+    limits = [float("inf")]
+    with suppress(AttributeError, ValueError, OSError):
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for path in _LIMITS_OF_GROUPS:
+        with suppress(OSError, ValueError), open(path) as file:
+            limits.append(int(file.read()))  # or "max"
+    if resource is not None and (allowed := resource.getrlimit(resource.RLIMIT_AS)[0]) > 0:
+        limits.append(allowed)
+    return min(limits)
 
 
 class _Limit:
@@ -63,10 +83,20 @@ class _Limit:
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
-            self._holders -= 1
-            if self._holders == 0:
-                _take_control()
-                self._limiter.restore_original_limits()
+            if self._holders == 1:
+                self._give_back()
+            self._holders = max(0, self._holders - 1)  # none are left after a fork
+
+    def _give_back(self) -> None:
+        _take_control()
+        self._limiter.restore_original_limits()
+
+    def after_fork(self) -> None:
+        """In a child made by fork: those that held the limit are fits of its parent."""
+        self._lock = threading.Lock()
+        if self._holders > 0:
+            self._give_back()
+        self._holders = 0
 
 
 def _take_control() -> None:
@@ -77,6 +107,8 @@ def _take_control() -> None:
 
 
 _LIMIT = _Limit()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_LIMIT.after_fork)
 
 
 def one_blas_thread() -> AbstractContextManager[None]:

@@ -71,8 +71,13 @@ def main(arguments=None):
         ):  # the reader of our output, such as head, has closed it
             return 0
         raise
-    except MemoryError:
-        return _failed("not enough memory; use --from-disk or fewer columns", TROUBLE, arguments)
+    except MemoryError as error:
+        told = (
+            str(error)
+            if isinstance(error, ValueError)
+            else "not enough memory; use --from-disk or fewer columns"
+        )
+        return _failed(told, TROUBLE, arguments)
     except (ValueError, OSError, ImportError) as error:
         return _failed(str(error), TROUBLE, arguments)
     except Exception as error:

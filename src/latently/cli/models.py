@@ -50,6 +50,9 @@ MODELS = {
     "bayesian-mixture": Model(
         _MIXTURE, "BayesianGaussianMixture", "Gaussian mixture that finds its size", k=None, q=None
     ),
+    "bayesian-mfa": Model(
+        _MIXTURE, "BayesianMFA", "mixture of factor analysers that finds its sizes", k=None, q=None
+    ),
     "nested": Model(_MIXTURE, "NestedMixture", "mixture of Gaussian mixtures", q=None),
     "fa": Model(_MIXTURE, "FactorAnalysis", "factor analysis", k=None),
     "ppca": Model(_MIXTURE, "PPCA", "probabilistic PCA", k=None),

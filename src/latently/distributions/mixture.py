@@ -43,6 +43,7 @@ class Mixture(Kernel):
     family: Any  # Family
     dtype: str = "float64"
     labels_are_components = True  # labels are components that rows may come from
+    may_leave_empty = False  # the objective tells whether fewer components are better
 
     def conditionals(self, missing: bool) -> list[Mixture]:
         """Kernels for partial steps over some parameters, if there are any for such data."""

@@ -41,7 +41,7 @@ from latently.backend.linalg import log_determinant, symmetric, transpose
 from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
 from latently.core.tree import changed, mapped
 from latently.distributions.gaussian import FullDensity, FullGaussian, FullParams, FullStats
-from latently.distributions.heavy_tails import HeavyParams, HeavyTailed
+from latently.distributions.heavy_tails import HeavyParams
 from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
 
 _LEAST_COUNT = 1e-10  # whose logarithm is a coordinate
@@ -153,6 +153,12 @@ class PosteriorGaussian(FullGaussian):
         second = second + b[:, None, None] * m[:, :, None] * m[:, None, :]
         return FullStats(n, sum_x, second - prior.rows * prior.mean[:, None] * prior.mean[None, :])
 
+    def predictive(self, params: PosteriorParams, rows: float) -> HeavyParams:
+        """x | k ~ t(m_k, (1 + b_k) nu_k / (b_k (nu_k + 1 - D)) C_k, nu_k + 1 - D); `rows` of the prior."""
+        b, D = rows + params.counts, params.means.shape[1]
+        wider = (1.0 + b) * (b + (D - 1)) / b**2
+        return HeavyParams(FullParams(params.means, params.covariances * wider[:, None, None]), b)
+
     @property
     def separate(self) -> bool:
         return False
@@ -194,11 +200,16 @@ class VariationalMixture(Mixture):
     process: bool = True  # a Dirichlet process; else a Dirichlet distribution
     concentration: float = 1.0  # a
     multiple: float = 1.0  # of the statistics of an M-step, in rows
+    may_leave_empty = True
 
     def prepare(self, params: MixtureParams) -> Any:
         density = self.family.prepare(params.components, self.dtype)
         log_weights = like(self._weights(params.components.counts)[0], params.weights)
-        return changed(density, constants=density.constants + log_weights, log_weights=log_weights)
+        return changed(
+            density,
+            constants=density.constants + log_weights,
+            log_weights=density.log_weights + log_weights,  # where the family has terms of its own
+        )
 
     def m_step(self, stats: MixtureStats, params: MixtureParams) -> MixtureParams:
         of_rows = stats.components
@@ -258,30 +269,20 @@ class VariationalMixture(Mixture):
 
 @dataclass(frozen=True)
 class PredictiveMixture(Mixture):
-    """The density of a new row, averaged over the posterior; its parameters are those of the posterior.
+    """The density of a new row, averaged over the posterior; its parameters are those of the posterior."""
 
-    x | k ~ t(m_k, (1 + b_k) nu_k / (b_k (nu_k + 1 - D)) S_k, nu_k + 1 - D)
-    """
-
+    family_of_q: Any = None
     rows: float = 1.0  # of the prior
 
-    @classmethod
-    def of(cls, floor: Array, dtype: str, rows: float) -> PredictiveMixture:
-        return cls(HeavyTailed(FullGaussian(floor), estimated=False), dtype, rows)
-
     def predictive(self, params: MixtureParams) -> MixtureParams:
-        c = params.components
-        b, D = self.rows + c.counts, c.means.shape[1]
-        wider = (1.0 + b) * (b + (D - 1)) / b**2
-        gaussian = FullParams(c.means, c.covariances * wider[:, None, None])
-        return MixtureParams(params.weights, HeavyParams(gaussian, b))
+        """The mixture that it is."""
+        return MixtureParams(params.weights, self.family_of_q.predictive(params.components, self.rows))
 
     def prepare(self, params: MixtureParams) -> Any:
         return super().prepare(self.predictive(params))
 
     def moved(self, params: MixtureParams, shift: Array, scale: Array) -> MixtureParams:
-        of_posterior = PosteriorGaussian(self.family.floor)
-        moved = of_posterior.moved(params.components, params.weights, shift, scale)
+        moved = self.family_of_q.moved(params.components, params.weights, shift, scale)
         return MixtureParams(params.weights, moved)
 
     def sample(self, params: MixtureParams, n_samples: int, rng: np.random.Generator) -> tuple[Floats, Array]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from latently.backend.namespace import Array, like, namespace, to_numpy
+from latently.backend.placement import SMALLEST_BLOCK
 from latently.core.anderson import Remembering, anderson
 from latently.core.block import Block
 from latently.core.drivers import Result, Step, relative, run_passes
@@ -22,6 +23,7 @@ from latently.core.stepwise import Batch, Online
 from latently.core.tree import mapped
 from latently.estimators import fitting
 from latently.estimators.fitting import FitOptions, Start
+from latently.estimators.memory import check_block_fits
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.parameters import all_given, given_starts
 from latently.estimators.problem import Problem
@@ -61,6 +63,9 @@ def fit_em(
     fit; by default those of the estimator.
     """
     options = options or FitOptions.of(model, problem.data_identity)
+    rows = problem.data.X.shape[0] if problem.data.in_memory else np.inf
+    size = min(rows, SMALLEST_BLOCK if model.block_size is None else model.block_size)
+    check_block_fits(model, int(size), problem.floats_per_row)
     by = _all_rows if model.batch_size is None else _mini_batches
     result = by(model, problem, start, example, options, step)
     model.n_passes_ = options.passes.count

@@ -17,6 +17,7 @@ from latently.core.summary import Summary, summarise
 from latently.core.sweep import LocalSweep
 from latently.core.tree import mapped
 from latently.estimators.data import check_summary
+from latently.estimators.memory import check_parameters_fit
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class Problem:
 
 def summarised(model, data, sample_size):
     """Summary of the rows, computed in two passes before a fit; an error if they are unsuitable."""
+    check_parameters_fit(model, data.n_features)
     sweep = data.sweep(None, floats_per_row=3 * data.n_features, block_size=model.block_size)
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported by the check
         summary = summarise(sweep, sample_size)

@@ -13,6 +13,7 @@ import numpy as np
 
 from latently.backend.namespace import device, double, is_floating, is_sparse, like, namespace, to_numpy
 from latently.distributions.nonnegative import added_up, against, known_in, rows_of, seen_in, weighted
+from latently.estimators.memory import check_parameters_fit
 
 INITS = ("nndsvd", "nndsvda", "nndsvdar", "random", "kmeans")
 _MORE = 10  # additional directions, which improve the accuracy of the leading ones
@@ -55,6 +56,10 @@ def checked_totals(model, data, *, positive, of_entries=no_loss, largest_power=2
     `of_entries` is the part of the loss that comes from entries alone, and `largest_power` the largest of the
     entries, or of their inverses, that the loss takes.
     """
+    rows = data.X.shape[0] if data.in_memory else 0
+    check_parameters_fit(
+        model, data.n_features, {"activations_": (rows, model.n_components or data.n_features)}
+    )
     sweep = data.sweep(None, floats_per_row=4 * data.n_features, block_size=model.block_size)
     with np.errstate(over="ignore", invalid="ignore"):
         found = sweep.reduce(totals, both, of_entries)

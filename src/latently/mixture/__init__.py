@@ -1,6 +1,7 @@
 """Mixtures of Gaussians and of factor models."""
 
 from latently.mixture.bayesian import BayesianGaussianMixture
+from latently.mixture.bayesian_factors import BayesianMFA
 from latently.mixture.factor import PPCA, FactorAnalysis
 from latently.mixture.gaussian import GaussianMixture
 from latently.mixture.mcfa import MCFA
@@ -14,6 +15,7 @@ __all__ = [
     "MPPCA",
     "PPCA",
     "BayesianGaussianMixture",
+    "BayesianMFA",
     "FactorAnalysis",
     "GaussianMixture",
     "MixedMixture",

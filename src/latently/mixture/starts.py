@@ -32,6 +32,7 @@ _BALL = (0.1, 0.6)  # shares of a part that may be split off around one of its r
 _HIERARCHICAL_ROWS = 1000  # that are agglomerated, in time quadratic in their number
 _HIERARCHICAL_SCORES = 20  # principal scores in which they are
 _SPLITS = ("kmeans", "k-means++", "ball", "random")
+_ONLY_MERGED = 0.5  # share of the starts near an optimum, where components may be empty
 _DISTANT = 0.05  # chance to merge two parts that share no row, relative to two that share all
 
 
@@ -102,7 +103,8 @@ class Starts:
 
         Parts that share rows are merged more often, and large parts are split more often. A part is split by
         k-means, by the seeds of k-means++, around one of its rows, or at random: no way finds all optima.
-        With `n_classes` both happen within one class.
+        With `n_classes` both happen within one class. Where components may be empty, half of the starts only
+        merge.
         """
         K, weight, rng = self.n_components, self.block.weight, self.rng
         shares = responsibilities(self.kernel, self.kernel.prepare(params), self.block).T[:K, :]  # no noise
@@ -127,7 +129,11 @@ class Starts:
                 if not size.any():
                     return
                 own = merged == rng.choice(K, p=size / size.sum())
-                changes.append((merged, own, other, _SPLITS[rng.randint(len(_SPLITS))]))
+                way = _SPLITS[rng.randint(len(_SPLITS))]
+                both = np.any(labels == one) and np.any(labels == other)
+                if self.kernel.may_leave_empty and both and rng.random_sample() < _ONLY_MERGED:
+                    way = "never"
+                changes.append((merged, own, other, way))
             halves = self._halves([(own, by) for _, own, _, by in changes])
             for (merged, own, other, _), half in zip(changes, halves, strict=True):
                 yield self._changed(params, labels, self._as_allowed(np.where(own & half, other, merged)))
@@ -147,6 +153,8 @@ class Starts:
         for (own, by), unit, seed in given:
             if by in steps:
                 yield next(clustered) == 1
+            elif by == "never":
+                yield np.zeros(len(X), dtype=bool)
             elif by == "ball":
                 yield _around_a_row(X * unit, np.where(own, weight, 0.0), np.random.default_rng(seed))
             else:
@@ -188,13 +196,23 @@ class Starts:
             return
         weight = self.block.weight
         found: dict[int, Any] = {}
-        for rows in {id(one.rows): one.rows for one in given}.values():
-            own = [i for i, one in enumerate(given) if one.rows is rows]
+        sizes = self._sizes(n)
+        for rows, K in {
+            (id(one.rows), K): (one.rows, K) for one, K in zip(given, sizes, strict=True)
+        }.values():
+            own = [i for i, one in enumerate(given) if one.rows is rows and sizes[i] == K]
             how = [given[i] for i in own]
             there = self.there[1] if self.there is not None and rows is self.block.X else None
-            labels = partitions(rows, weight, self.n_components, how, how[0].seen, there)
+            labels = partitions(rows, weight, K, how, how[0].seen, there)
             found.update(zip(own, labels, strict=True))
         yield from (found[i] for i in range(n))
+
+    def _sizes(self, n):
+        """How many parts n starts have: fewer than there are components where these may be empty."""
+        K = self.n_components
+        if not self.kernel.may_leave_empty or self.allowed is not None:
+            return [K] * n
+        return [round(float(size)) for size in np.geomspace(K, 1, n + 1)[:n]]
 
     def _clustering(self, i):
         """How start number i partitions the rows."""
