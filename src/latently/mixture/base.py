@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.backend.placement import on_device, one_blas_thread
 from latently.core.drivers import em_step, relative
-from latently.core.search import CHEAP, COSTLY, Search
+from latently.core.search import CHEAP, Search
 from latently.core.squarem import squarem, squarem_steps
 from latently.core.summary import Summary
 from latently.core.together import em_steps
