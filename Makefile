@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= auto
-ARGS ?= --list
+ARGS ?= --all
 MINUTES ?= 5
 SEED ?= 0
 
@@ -67,7 +67,7 @@ bench: $(VENV)/.with-bench  ## time EM iterations against scikit-learn and the G
 	$(BIN)/python benchmarks/deep.py
 	$(BIN)/python benchmarks/networks.py
 
-reproduce: $(VENV)/.with-plots  ## run published tables again: make reproduce ARGS='003/table-3.5'; by default a list
+reproduce: $(VENV)/.with-plots  ## run published tables again, which takes hours, and write the page: ARGS='003/table-3.5' runs one, --list lists
 	$(BIN)/python -m reproductions $(ARGS)
 
 docs: $(VENV)/.with-docs  ## build the documentation into docs/_build/html

@@ -128,7 +128,7 @@ ITEMS = [
             ("table-4.2",),
             "the sets are not public, and the embedding of images in the divergence is not stated",
         ),
-        ("Fig. 4.9", NOT_POSSIBLE, (), "the images are not given"),
+        ("Fig. 4.9", NOT_POSSIBLE, (), "the images are not given; 6 numbers"),
         (
             "Figs. 4.10, 4.11",
             OTHER_DATA,
@@ -142,7 +142,12 @@ ITEMS = [
         ("Fig. 5.7", REPRODUCED, ("figure-5.7",), "no numbers printed"),
         ("Figs. 6.1, 6.2", NOTHING, (), SKETCH),
         ("Table 6.1, ULC and MNIST", REPRODUCED, ("table-6.1", "table-6.1-mjfa"), ""),
-        ("Table 6.1, HZ-20 and HZ-297", NOT_POSSIBLE, (), "the characters (CASIA-HWDB) are not public"),
+        (
+            "Table 6.1, HZ-20 and HZ-297",
+            NOT_POSSIBLE,
+            (),
+            "the characters are not public; 4 numbers",
+        ),
         (
             "Table 6.2",
             OTHER_DATA,

@@ -27,6 +27,7 @@ STATES = (*COMPARED, EXCLUDED, NOT_RUN)
 PRINTED_TESTS = 5  # behind a printed mean with a spread
 ROWS_OF_ARI = 3  # one row of n changes it by up to some 3 / n
 NO_EVIDENCE = 2.0  # a difference of BIC
+UNITS = ("e_r", "log p(y) training", "log p(y) test")  # that one row hardly changes
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,9 @@ def judged(measure, key, better, record, printed, n_rows):
 
 def noise_of(measure, record, printed, n_rows):
     """What chance explains of a difference."""
+    errors = [one.get("standard error") for one in (record, printed)]
+    if None not in errors:
+        return max(of_one_row(measure, n_rows), 2 * math.hypot(*errors))
     spread, printed_spread = record.get(f"{measure}, spread", 0.0), printed.get(f"{measure}, spread")
     theirs = spread**2 if printed_spread is None else printed_spread**2 / PRINTED_TESTS
     drawn = 2 * math.sqrt(spread**2 / record.get("draws", 1) + theirs)
@@ -93,7 +97,10 @@ def of_one_row(measure, n_rows):
         return NO_EVIDENCE
     if n_rows is None:
         return 0.0
-    return (ROWS_OF_ARI if measure in ("ARI", "NMI") else 1) / n_rows + 1e-9
+    if measure == "errors":
+        return 1.0
+    rows = ROWS_OF_ARI if measure in ("ARI", "NMI") else 100 if measure.endswith("%") else 1
+    return 0.0 if measure in UNITS else rows / n_rows + 1e-9
 
 
 def half_digit(printed):

@@ -75,7 +75,7 @@ def page():
             for item in own
         ]
         parts += [f"### Document {document}: {title}", table(lines, dict.fromkeys(lines[0], ""))]
-    parts += ["## Protocols", SHARED_PROTOCOL, *protocols()]
+    parts += ["## Protocols", SHARED_PROTOCOL, *protocols(), "\n".join(targets())]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
@@ -86,7 +86,7 @@ def protocols():
         if result:
             own = result["protocol"].replace(one_line(PROTOCOL), "*Shared protocol.*")
             settings = "".join(f", {key} = {value}" for key, value in result["settings"].items())
-            yield f"**{link(name)}.** {result['data']} {own} (Seed {result['seed']}{settings}.)"
+            yield f"{link(name)}: {result['data']} {own} (Seed {result['seed']}{settings}.)"
 
 
 def in_short(everything):
@@ -144,8 +144,15 @@ def share(part, whole):
 
 
 def link(name):
-    document, _, own = name.partition("/")
-    return f"[{name}](https://github.com/latently/latently/blob/main/reproductions/document_{document}/results/{own}.md)"
+    return f"[{name}]"
+
+
+def targets():
+    """Where the links lead."""
+    root = "https://github.com/latently/latently/blob/main/reproductions"
+    for name in available():
+        document, _, own = name.partition("/")
+        yield f"[{name}]: {root}/document_{document}/results/{own}.md"
 
 
 def write():

@@ -147,6 +147,8 @@ REPRODUCTION = Reproduction(
         {"model": "dual session", WRONG: 16.7},
     ),
     measure=measure,
+    better={"e_r": "lower", "class error, %": "lower"},
+    tested=lambda record, measure: 10_000,
     settings={
         "d": 100,
         "per_class": 1000,

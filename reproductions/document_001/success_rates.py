@@ -140,6 +140,8 @@ REPRODUCTION = Reproduction(
         },
     ],
     measure=measure,
+    better={"all bars": "higher"},
+    tested=lambda record, measure: 50,
     settings={"runs": 50, "n_jobs": -1},
     quick_settings={"runs": 1, "n_iter": 11, "n_jobs": 1},
     remarks=(

@@ -22,6 +22,10 @@ from latently.supervised import MFMClassifier
 from reproductions.framework import beside
 
 NOISE_FLOOR = 0.01
+BETTER = {
+    **dict.fromkeys(("R_dim", "R_clas by x", "R_clas by y", "R_clus"), "lower"),
+    **dict.fromkeys(("P_cc by x", "P_cc by y", "SER"), "higher"),
+}
 TOL = 1e-5
 SVM = "linear SVM"
 KEYS = ("method", "starts", "L", "d")

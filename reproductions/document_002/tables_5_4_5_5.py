@@ -9,6 +9,7 @@ from reproductions.document_002._comparison import (
     ABOUT_LEVELS,
     ABOUT_RISKS,
     ABOUT_SHARES,
+    BETTER,
     COLUMNS,
     KEYS,
     PROTOCOL,
@@ -98,6 +99,9 @@ REPRODUCTION = Reproduction(
     columns=COLUMNS,
     published=published(MFM, PCA, svm=1.0),
     measure=measure,
+    better=BETTER,
+    counted=lambda record: record["starts"] != "random",  # printed once
+    excluded=lambda record, measure: "on other data",
     settings={"pairs": PAIRS, "components": (1, 2, 3), "factors": (6, 12, 18), "starts": 5, "n_jobs": -1},
     quick_settings={
         "pairs": PAIRS[:1],

@@ -142,6 +142,8 @@ REPRODUCTION = Reproduction(
         for name, value in zip((SYN, COM_NIST, COM_USPS), values, strict=True)
     ],
     measure=measure,
+    better={"divergence": "lower"},
+    excluded=lambda record, measure: "on other data, and the embedding of images is not stated",
     settings={"data sets": (SYN, COM_NIST), "starts": 1, "sweeps": 20},
     quick_settings={"data sets": (SYN,), "starts": 1, "sweeps": 10, "rows": 200},
     remarks=(

@@ -79,6 +79,8 @@ REPRODUCTION = Reproduction(
         {"data": "MNIST", "method": JOINT, "error": 0.0324},
     ],
     measure=measure,
+    better={"error": "lower"},
+    tested=lambda record, measure: 10_000 if record["data"] == "MNIST" else 507,
     settings={"rows_of_each": 1000, "epochs": 16, "source_epochs": 10, "seeds": 5},
     quick_settings={"rows_of_each": 20, "epochs": 1, "source_epochs": 1, "seeds": 1},
 )

@@ -86,6 +86,7 @@ def test_all_are_listed():
         "000/figures-5.6-5.34",
         "000/fine-tuned-layers",
         "000/section-4.1",
+        "000/table-3.1",
         "000/table-5.1",
         "000/tables-5.2-5.3",
         "004/features",

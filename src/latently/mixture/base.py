@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.backend.placement import on_device, one_blas_thread
 from latently.core.drivers import em_step, relative
-from latently.core.search import CHEAP, COSTLY, Search
+from latently.core.search import CHEAP, Search
 from latently.core.squarem import squarem, squarem_steps
 from latently.core.summary import Summary
 from latently.core.together import em_steps
@@ -329,14 +329,16 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             stop=relative(max(self.tol, SEARCH_TOL)),
             clean=lambda params: not is_degenerate(problem.kernel, params, rows),
         )
-        if not can_be_stacked(problem.kernel):
-            return search
         runs, (n, D) = Runs(problem.kernel), sample.X.shape
         at_once = runs.at_once(n, D, problem.n_components, on_device(problem.frame.shift))
+        stacked = can_be_stacked(problem.kernel)
+        if at_once >= _MANY and (stacked or self._structure().quick_steps):
+            search = replace(search, effort=CHEAP)
+        if not stacked:
+            return search
         steps = em_steps(runs, sweep, at_once, step)
         return replace(
             search,
-            effort=CHEAP if at_once >= _MANY else COSTLY,
             short_steps=steps,
             long_steps=squarem_steps(steps, runs) if self.accelerate == "squarem" else steps,
         )

@@ -89,6 +89,11 @@ class Structure(Protocol):
         return None
 
     @property
+    def quick_steps(self) -> bool:
+        """Whether a run alone takes as long on a small table as one of several that share their passes."""
+        return False
+
+    @property
     def n_groups(self) -> int | None:
         """The number of equally large groups of components that labels distinguish, if any."""
         return None
@@ -286,6 +291,10 @@ class GaussianStructure(Structure):
     def family(self, floor: Array | None) -> Family:
         family: Family = self.type.make_family(floor)
         return family
+
+    @property
+    def quick_steps(self) -> bool:
+        return self.covariance_type in ("tied", "EEE")  # all components are whitened by one product
 
     def to_kernel(self, fitted: Fitted) -> MixtureParams:
         return MixtureParams(fitted["weights"], self.type.components(fitted["means"], fitted["covariances"]))
