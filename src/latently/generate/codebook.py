@@ -108,6 +108,9 @@ class CodebookGenerator(Estimator):
             quantizer = self._quantizer()
             try:
                 self.labels_ = quantizer.fit(codebook).predict(codebook)
+                n_filled = len(np.unique(self.labels_))
+                if n_filled < self.n_groups:  # elements that differ by rounding alone
+                    raise ValueError(f"only {n_filled} have elements")
             except ValueError as error:
                 raise ValueError(
                     f"the codebook of {len(codebook)} elements (n_samples={len(X)}, n_features={X.shape[1]}) "
