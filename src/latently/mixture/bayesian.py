@@ -83,15 +83,17 @@ class BayesianGaussianMixture(PosteriorMixture):
     Attributes
     ----------
     n_components_ : int
-        Components that are left: those with at least one row. All of them if rows were labelled.
-    weights_ : ndarray of shape (n_components_,)
+        Components that are left (n_kept below): those with at least one row; all of them if rows were
+        labelled.
+    weights_ : ndarray of shape (n_kept,)
         Expected weights, of the components that are left alone.
-    means_ : ndarray of shape (n_components_, n_features)
-    covariances_ : ndarray of shape (n_components_, n_features, n_features)
+    means_ : ndarray of shape (n_kept, n_features)
+    covariances_ : ndarray of shape (n_kept, n_features, n_features)
         Inverses of the expected precision matrices.
-    counts_ : ndarray of shape (n_components_,)
+    counts_ : ndarray of shape (n_kept,)
         Rows of each component. With r = `prior_rows_`, the posterior has a Wishart distribution of
-        n_features - 1 + r + counts_ degrees of freedom, and means as precise as r + counts_ rows tell.
+        n_features - 1 + r + ``counts_`` degrees of freedom, and means as precise as r + ``counts_`` rows
+        tell.
     prior_mean_, prior_covariance_, prior_rows_ : ndarray
         The prior of every component: worth so many rows about this mean, of expected precision the inverse
         of this covariance; they are the mean and the covariance of all rows, the latter over

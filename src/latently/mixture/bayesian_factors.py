@@ -105,27 +105,28 @@ class BayesianMFA(FactorMethods, PosteriorMixture):
     Attributes
     ----------
     n_components_ : int
-        Components that are left: those with at least one row. All of them if rows were labelled.
-    n_factors_ : ndarray of int of shape (n_components_,)
+        Components that are left (n_kept below): those with at least one row; all of them if rows were
+        labelled.
+    n_factors_ : ndarray of int of shape (n_kept,)
         Factors that each component uses: those whose loadings are longer than their own uncertainty. They
         come first.
-    weights_ : ndarray of shape (n_components_,)
+    weights_ : ndarray of shape (n_kept,)
         Expected weights, of the components that are left alone.
-    means_ : ndarray of shape (n_components_, n_features)
-    loadings_ : ndarray of shape (n_components_, n_features, q)
+    means_ : ndarray of shape (n_kept, n_features)
+    loadings_ : ndarray of shape (n_kept, n_features, q)
         For the largest number q of factors that a component uses; further columns of others are near zero.
-    noise_variance_ : ndarray of shape (n_components_, n_features)
+    noise_variance_ : ndarray of shape (n_kept, n_features)
         Inverses of the expected precisions of the noise.
-    counts_ : ndarray of shape (n_components_,)
+    counts_ : ndarray of shape (n_kept,)
         Rows of each component.
-    relevances_ : ndarray of shape (n_components_, q + 1)
+    relevances_ : ndarray of shape (n_kept, q + 1)
         Expected precisions of the loadings of each factor and of the mean, in units of the noise.
-    factor_moments_ : ndarray of shape (n_components_, q + 1, q + 1)
+    factor_moments_ : ndarray of shape (n_kept, q + 1, q + 1)
         Means over rows of the products of (factors, 1) with themselves. The inverse of diag(relevances) plus
         counts times these is the covariance of each feature's loadings and mean, in units of its noise.
     prior_mean_, prior_noise_, prior_rows_ : ndarray
         The prior of every component: centre of the means, scale of the noise and how many rows it is worth.
-    covariances_ : ndarray of shape (n_components_, n_features, n_features)
+    covariances_ : ndarray of shape (n_kept, n_features, n_features)
         Scale matrices of the predictive distribution, computed on access.
     {attributes}
 
