@@ -352,6 +352,21 @@ def test_an_empty_component_stays_as_it_was(model):
             np.testing.assert_array_equal(new[1], old[1], err_msg=name)
 
 
+@every_em_model
+def test_components_whose_weights_have_no_reciprocals_are_finite(model, monkeypatch):
+    """Responsibilities by the softmax of a CUDA device are not cut off; fits to images ended there."""
+    if model.one_component:
+        pytest.skip("has no second component")
+    monkeypatch.setattr(responsibilities_module, "_NEGLIGIBLE", -760.0)
+    kernel, params = kernel_and_params(model)
+    for digits in range(300, 324, 2):
+        params = MixtureParams(np.array([0.5, 10.0**-digits, 0.5]), params.components)
+        density = kernel.prepare(params)
+        after = kernel.m_step(kernel.stats(density, kernel.e_step(density, block_of())), params)
+        for name, leaf in leaves(after):
+            assert np.all(np.isfinite(leaf)), (name, digits)
+
+
 # -- what the arrays are does not matter -------------------------------------------------------------------
 
 

@@ -46,7 +46,7 @@ from latently.distributions.common_loadings_missing import MissingSums, WithMiss
 from latently.distributions.family import Family
 from latently.distributions.gaussian import NEAR_FLOOR, SMALLEST_VARIANCE, FullStats
 from latently.distributions.prior import Prior
-from latently.distributions.responsibilities import Responsibilities
+from latently.distributions.responsibilities import Responsibilities, has_rows
 
 _RIDGE = 1e-12  # relative to the variance of factors, for regressions on them
 _VANISHED = 1e-10  # variance of an unused factor
@@ -281,7 +281,7 @@ class CommonLoadings(Family):
         origin costs no precision. An empty component is unchanged.
         """
         xp = namespace(stats.weight)
-        filled = stats.weight > 0
+        filled = has_rows(stats.weight)
         n = xp.where(filled, stats.weight, 1.0)[:, None]
         precision = stats.weight if stats.precision is None else stats.precision
         share = xp.where(filled, precision, 1.0)[:, None]  # n, without precisions
@@ -686,7 +686,7 @@ class FactorsOnly(Conditional):
         axes, lengths, turned = xp.linalg.svd(T)  # directions of p spanned by the factors, and their scales
         used = lengths > _UNUSED * (1.0 + xp.max(lengths))
         back = turned.T * xp.where(used, 1.0 / xp.where(used, lengths, 1.0), 0.0)
-        filled = stats.weight > 0
+        filled = has_rows(stats.weight)
         n = xp.where(filled, stats.weight, 1.0)[:, None]
         means = stats.sum_x / n
         spread = stats.sum_xx / n[..., None] - means[:, :, None] * means[:, None, :]

@@ -43,7 +43,7 @@ from latently.distributions.layers import (
 )
 from latently.distributions.low_rank import LowRankDensity, LowRankGaussian, LowRankParams, LowRankStats
 from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
-from latently.distributions.responsibilities import Responsibilities
+from latently.distributions.responsibilities import Responsibilities, has_rows
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class DeepLowRank(Leaves):
         xp = namespace(stats.weight)
         z = expectations(params.above, self.rules.owners)[0]
         root = xp.linalg.cholesky(z.covariances)
-        filled = stats.weight > 0
+        filled = has_rows(stats.weight)
         n = xp.where(filled, stats.weight, 1.0)[:, None]
         u = stats.sum_z / n
         spread = stats.sum_zz / n[..., None] - u[:, :, None] * u[:, None, :]
@@ -190,7 +190,7 @@ class DeepCommon(Leaves):
     def m_step(self, stats: CommonStats, params: DeepParams) -> DeepParams:
         xp = namespace(stats.weight)
         first = self.family.m_step(stats, self.collapsed(params))
-        n = xp.where(stats.weight > 0, stats.weight, 1.0)[:, None]
+        n = xp.where(has_rows(stats.weight), stats.weight, 1.0)[:, None]
         z, basis = stats.sum_z / n, params.first.basis
         spread = stats.sum_zz / n[..., None] - z[:, :, None] * z[:, None, :]
         seen = Moments((z + params.first.anchor) @ basis.T, symmetric(basis @ spread @ basis.T))
@@ -295,7 +295,7 @@ class UncertainLeaves(Leaves):
 
     def m_step(self, stats: FullStats, params: Layers) -> Layers:
         xp = namespace(stats.weight)
-        n = xp.where(stats.weight > 0, stats.weight, 1.0)[:, None]
+        n = xp.where(has_rows(stats.weight), stats.weight, 1.0)[:, None]
         means = stats.sum_x / n
         spread = symmetric(stats.sum_xx / n[..., None] - means[:, :, None] * means[:, None, :])
         return stepped(params, self.rules, stats.weight, Moments(means, spread))

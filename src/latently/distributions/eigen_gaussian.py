@@ -30,6 +30,7 @@ from latently.distributions.gaussian import (
     FullParams,
     FullStats,
 )
+from latently.distributions.responsibilities import has_rows
 
 _ROUNDS = 100  # of steps over parts of the parameters
 _ENOUGH = 1e-12  # relative change of a covariance
@@ -52,7 +53,7 @@ class EigenGaussian(FullGaussian):
     def m_step(self, stats: FullStats, params: FullParams) -> FullParams:
         """Weighted means, and covariances of the model; empty components keep theirs."""
         xp, place = namespace(stats.weight), stats.weight
-        filled = stats.weight > 0
+        filled = has_rows(stats.weight)
         precision = stats.weight if stats.precision is None else stats.precision
         share = xp.where(filled, precision, 1.0)
         means = xp.where(filled[:, None], stats.sum_x / share[:, None], params.means)

@@ -31,7 +31,7 @@ from latently.distributions import gaussian_missing
 from latently.distributions.family import Family
 from latently.distributions.gaussian_missing import WithMissing
 from latently.distributions.prior import Prior
-from latently.distributions.responsibilities import Responsibilities
+from latently.distributions.responsibilities import Responsibilities, has_rows
 
 SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms are still accurate
 NEAR_FLOOR = 1e-3  # relative distance within which a variance is at the floor
@@ -227,7 +227,7 @@ class FullGaussian(Family):
     def m_step(self, stats: FullStats, params: FullParams) -> FullParams:
         """Weighted means and covariances (Sigma >= diag(floor)); an empty component is unchanged."""
         xp = namespace(stats.weight)
-        filled = stats.weight > 0
+        filled = has_rows(stats.weight)
         n = xp.where(filled, stats.weight, 1.0)[:, None]
         precision = stats.weight if stats.precision is None else stats.precision
         share = xp.where(filled, precision, 1.0)[:, None]  # n, without precisions

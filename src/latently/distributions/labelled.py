@@ -46,7 +46,7 @@ from latently.distributions import low_rank_missing
 from latently.distributions.low_rank import LowRankDensity, Projected
 from latently.distributions.low_rank_missing import WithMissing
 from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
-from latently.distributions.responsibilities import Responsibilities, normalise, respond
+from latently.distributions.responsibilities import Responsibilities, has_rows, normalise, respond
 from latently.distributions.squashed_normal import hazards
 
 _LARGEST = 1e8  # a larger norm of w makes no difference: the label is deterministic
@@ -342,7 +342,7 @@ class LabelledMixture(Mixture):
             return moved
         xp = namespace(params.coef)
         of = stats.answers
-        filled = of.weight > 0
+        filled = has_rows(of.weight)
         one = eye(of.sum_yv.shape[1], of.sum_yy)
         yy = xp.where(filled[:, None, None], of.sum_yy, one)
         n = xp.where(filled, of.weight, 1.0)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from latently.backend.linalg import diagonals, symmetric, transpose
 from latently.backend.namespace import Array, eye, like, namespace, zeros
+from latently.distributions.responsibilities import has_rows
 
 _RIDGE = 1e-12  # relative to the variance of factors, for regressions on them
 
@@ -168,7 +169,7 @@ def _stepped(layers: Layers, rules: Rules, weight: Array, seen: Moments, expecte
         return Layers(layer, _stepped(layers.above, rules.above(), weight, z, expected[1:]))
     top = layers.above
     if rules.common:
-        filled = weight > 0
+        filled = has_rows(weight)
         top = Top(
             xp.where(filled[:, None], z.means, top.means),
             xp.where(filled[:, None, None], z.covariances, top.covariances),

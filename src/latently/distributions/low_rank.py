@@ -37,7 +37,7 @@ from latently.distributions.family import Family
 from latently.distributions.gaussian import NEAR_FLOOR, SMALLEST_VARIANCE
 from latently.distributions.low_rank_missing import MissingSums, WithMissing
 from latently.distributions.prior import Prior, log_noise
-from latently.distributions.responsibilities import Entries, Responsibilities
+from latently.distributions.responsibilities import Entries, Responsibilities, has_rows
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ class LowRankGaussian(Family):
         """The joint maximiser over means, loadings and noise; an empty component is unchanged."""
         xp = namespace(stats.weight)
         K, D = stats.sum_x.shape
-        filled = stats.weight > 0
+        filled = has_rows(stats.weight)
         n = xp.where(filled, stats.weight, 1.0)[:, None]  # (K, 1)
         precision = stats.weight if stats.precision is None else stats.precision
         share = xp.where(filled, precision, 1.0)[:, None]  # n, without precisions

@@ -26,6 +26,7 @@ import numpy as np
 from latently.backend.linalg import symmetric, transpose
 from latently.backend.namespace import Array, Floats, eye, like, namespace, to_numpy, zeros
 from latently.distributions.low_rank import LowRankGaussian, LowRankParams, LowRankStats
+from latently.distributions.responsibilities import has_rows
 
 _ROUNDS = 10  # of loadings and noise within an M-step
 _ENOUGH = 1e-10  # relative change of noise
@@ -47,7 +48,7 @@ class ParsimoniousFactors(LowRankGaussian):
     def m_step(self, stats: LowRankStats, params: LowRankParams) -> LowRankParams:
         """Means, and loadings and noise in turn until they stay; an empty component keeps what is its own."""
         xp = namespace(stats.weight)
-        filled = stats.weight > 0
+        filled = has_rows(stats.weight)
         precision = stats.weight if stats.precision is None else stats.precision
         share = xp.where(filled, precision, 1.0)[:, None]
         x_mean, z_mean = stats.sum_x / share, stats.sum_z / share

@@ -18,6 +18,12 @@ from latently.backend.namespace import Array, Floats, exp_above, is_numpy, is_to
 
 _NEGLIGIBLE = -700.0  # exponents below this are treated as minus infinity
 LOST = -45.0  # responsibilities this many nats below a component's largest are below rounding
+_LEAST_WEIGHT = 1e-290  # near 1e-308 sums lose their digits, and their reciprocals are infinite
+
+
+def has_rows(weight: Array) -> Array:
+    """Which components have rows that parameters can be computed from, by their total weight."""
+    return weight > _LEAST_WEIGHT
 
 
 def normalise(log_joint: Array) -> tuple[Array, Array]:
