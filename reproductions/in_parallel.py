@@ -4,9 +4,9 @@
         [--tables 10] [--resume FOLDER/kept.tar] [--quick]
 
 Settings of the joint autoencoder are chosen first, on training rows, and the tables are then run with them.
-FOLDER gets the JSON of each table when it is complete, for `python -m reproductions --retell`; kept.tar, by
-which a run that was stopped goes on; and log.txt. Needs torch, SciPy and scikit-learn, but nothing that
-draws: pictures are drawn later, by `python -m reproductions` where kept.tar was unpacked.
+FOLDER gets the JSON of each table when it is complete, for `python -m reproductions --retell`, and kept.tar,
+by which a run that was stopped goes on, with what was printed. Needs torch, SciPy and scikit-learn, but
+nothing that draws: pictures are drawn later, by `python -m reproductions` where kept.tar was unpacked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PACKAGE = "reproductions.document_003"
 SETTINGS, NETWORKS, TABLES = (
     "table_6_1_settings",
     ("table_6_1", "figures_6_3_6_6", "table_6_2"),
-    ("section_2_5_2", "section_2_5_2_as_published"),
+    ("section_2_5_2", "section_2_5_2_spread", "section_2_5_2_as_published"),
 )
 EVERY = 20.0  # seconds between archives of what is kept
 
@@ -53,6 +53,7 @@ class Run:
     def __init__(self, options):
         self.options, self.began, self.archived = options, time.monotonic(), 0.0
         options.output.mkdir(parents=True, exist_ok=True)
+        self.log_file = folder_of_kept() / "log.txt"
         self.waiting = {}  # by module: the reproduction, and how many chains of pieces are left
         self.running = deque()
 
@@ -136,14 +137,15 @@ class Run:
         """Numbers that are kept; not models, which are large and soon trained again."""
         self.archived, content = time.monotonic(), io.BytesIO()
         with tarfile.open(fileobj=content, mode="w") as archive:
-            for path in sorted(folder_of_kept().glob("*.json")):
-                archive.add(path, path.name)
+            for path in [*sorted(folder_of_kept().glob("*.json")), self.log_file]:
+                if path.exists():
+                    archive.add(path, path.name)
         write(self.options.output / "kept.tar", content.getvalue())
 
     def log(self, text):
         line = f"{self.minutes():.2f} min: {text}"
         print(line, flush=True)
-        with open(self.options.output / "log.txt", "a", encoding="utf-8") as file:
+        with open(self.log_file, "a", encoding="utf-8") as file:
             file.write(line + "\n")
 
 

@@ -163,7 +163,7 @@ ITEMS = [
         (
             "Sections 2.5.1, 2.5.2",
             REPRODUCED,
-            ("section-2.5.1", "section-2.5.2", "section-2.5.2-as-published"),
+            ("section-2.5.1", "section-2.5.2", "section-2.5.2-spread", "section-2.5.2-as-published"),
             "numbers of other papers",
         ),
     ),
