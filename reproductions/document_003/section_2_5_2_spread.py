@@ -134,8 +134,8 @@ REPRODUCTION = Reproduction(
     protocol="""
         Random halves of the rows; from the training half anomalies are taken out. On every half fits differ
         in the seed alone, so that the spread over seeds is not mixed with that over rows. As many test rows
-        as there are anomalies are called anomalies. "Mean rank" averages the ranks that test rows have by fits
-        with four seeds.
+        as there are anomalies are called anomalies. "Mean rank" averages the ranks that test rows have by
+        fits with four seeds.
     """,
     keys=("data", "variant"),
     columns={
