@@ -10,15 +10,20 @@ import io
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy
+import scipy
+import sklearn
+
+import latently
+
 Record = dict[str, Any]
-PACKAGES = ("latently", "numpy", "scipy", "scikit-learn")
 HERE = Path(__file__).parent
 
 
@@ -185,8 +190,15 @@ class Result:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and the packages that numbers depend on."""
-    return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+    """Of Python and the packages that numbers depend on, and the GPU if networks were trained on one."""
+    packages = {"latently": latently, "numpy": numpy, "scipy": scipy, "scikit-learn": sklearn}
+    torch = sys.modules.get("torch")
+    packages |= {"torch": torch} if torch else {}
+    found = {"python": platform.python_version()}
+    found |= {name: str(package.__version__) for name, package in packages.items()}
+    if torch and torch.cuda.is_available():
+        found["GPU"] = torch.cuda.get_device_name()
+    return found
 
 
 def beside(name: str) -> str:

@@ -141,7 +141,12 @@ ITEMS = [
         ("Tables 5.2-5.4, Figs. 5.3-5.6", REPRODUCED, ("tables-5.2-5.4",), ""),
         ("Fig. 5.7", REPRODUCED, ("figure-5.7",), "no numbers printed"),
         ("Figs. 6.1, 6.2", NOTHING, (), SKETCH),
-        ("Table 6.1, ULC and MNIST", REPRODUCED, ("table-6.1", "table-6.1-mjfa"), ""),
+        (
+            "Table 6.1, ULC and MNIST",
+            REPRODUCED,
+            ("table-6.1", "table-6.1-settings", "table-6.1-mjfa"),
+            "",
+        ),
         (
             "Table 6.1, HZ-20 and HZ-297",
             NOT_POSSIBLE,
@@ -155,7 +160,12 @@ ITEMS = [
             "other letters than EMNIST, and clothes in place of Chinese characters",
         ),
         ("Figs. 6.3-6.6", REPRODUCED, ("figures-6.3-6.6",), "one accuracy and pictures"),
-        ("Sections 2.5.1, 2.5.2", REPRODUCED, ("section-2.5.1", "section-2.5.2"), "numbers of other papers"),
+        (
+            "Sections 2.5.1, 2.5.2",
+            REPRODUCED,
+            ("section-2.5.1", "section-2.5.2", "section-2.5.2-spread", "section-2.5.2-as-published"),
+            "numbers of other papers",
+        ),
     ),
     *items_of("004", ("its pictures of parts", OTHER_DATA, ("features",), "of faces; ours are of digits")),
 ]

@@ -41,9 +41,13 @@ def kept_model(name, settings, fit):
 
 def place(name, settings, ending, code=NETWORKS):
     described = json.dumps(settings, sort_keys=True).encode()
+    return folder_of_kept() / f"{name}-{hashlib.sha256(digest(code) + described).hexdigest()[:16]}{ending}"
+
+
+def folder_of_kept():
     folder = Path(tempfile.gettempdir(), "latently-reproductions")
     folder.mkdir(exist_ok=True)
-    return folder / f"{name}-{hashlib.sha256(digest(code) + described).hexdigest()[:16]}{ending}"
+    return folder
 
 
 @cache

@@ -70,7 +70,8 @@ def test_acceptance_is_compared_with_its_interval():
     ("given", "says"),
     [
         ({"scores_known": [0.0, np.nan]}, "scores_known contains NaN, at row 1"),
-        ({"scores_known": []}, "minimum of 1"),
+        ({"scores_known": []}, "scores_known is empty; give"),
+        ({"scores_other": []}, "scores_other is empty; give"),
         ({"scores_known": [[1.0]]}, r"scores_known must have shape \(n_samples,\)"),
         ({"scores_other": ["low"]}, "scores_other|could not convert"),
         ({"threshold": np.nan}, "threshold must be a number"),

@@ -55,11 +55,12 @@ def reconstruction(model):
 
 
 def pre_images(name, n_test, seed):
-    """Rows for training and for tests, drawn from the file by class in turn, with the size of the images."""
+    """Rows and classes for training and for tests, drawn from the file, and the size of the images."""
     data = load(name)
     rng = np.random.default_rng(seed)
     by_class = [rng.permutation(np.flatnonzero(data.y == c)) for c in np.unique(data.y)]
     each = n_test // len(by_class)
     test = np.concatenate([rows[:each] for rows in by_class])
     train = np.concatenate([rows[each:] for rows in by_class])
-    return data.X.astype(float)[train], data.X.astype(float)[test], data.y[test], tuple(data.image_shape)
+    X = data.X.astype(float)
+    return (X[train], data.y[train]), (X[test], data.y[test]), tuple(int(size) for size in data.image_shape)

@@ -24,6 +24,7 @@ from reproductions.framework import Reproduction
 
 SIZES = {SYN: 4500, COM_NIST: 400, COM_USPS: 2000}
 CLUSTERS = {SYN: (8, 5), COM_NIST: (4, 5), COM_USPS: (4, 5)}  # of PNMT; the others learn theirs
+N_DRAWN = 10
 N_IMAGES = 20  # of which the divergence is the mean: it takes eigenvalues of every image
 PRINTED = {
     INBMT_: (6.4530, 310.2899, 2598.5233),
@@ -75,9 +76,14 @@ def divergence(rows, data, embedding):
     return float(np.mean([von_neumann_divergence(a, b, embedding=embedding) for a, b in images]))
 
 
+def parts_of(model):
+    """What each code or row cluster adds to a row."""
+    return model.core_ @ model.column_factors_.T if hasattr(model, "column_factors_") else model.components_
+
+
 def recovered(model, data):
     """How many of the pictures are a component, up to its size, to a cosine of 0.95."""
-    parts = model.core_ @ model.column_factors_.T if hasattr(model, "column_factors_") else model.components_
+    parts = parts_of(model)
     unit = lambda A: A / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-12)
     if not len(parts):
         return 0
@@ -90,14 +96,19 @@ def pictures(name, what):
 
         size = min(SIZES[name], result.settings.get("rows", SIZES[name]))
         data, found = fits(name, size, result.settings["starts"], result.settings["sweeps"], result.seed)
-        if what == "features":
+        if what == "features":  # each between black and white, as their size is that of the others' codes
             lines = {"truth": data.features} | {
-                method: model.components_[:10] for method, (model, _, _) in found.items() if method != PNMT
+                method: parts_of(model)[:N_DRAWN] for method, (model, _, _) in found.items()
+            }
+            lines = {
+                label: rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1e-12)
+                for label, rows in lines.items()
             }
         else:
-            lines = {"image": data.X[:10], "truth": data.clean[:10]} | {
-                method: rows[:10] for method, (_, rows, _) in found.items()
+            lines = {"image": data.X[:N_DRAWN], "truth": data.clean[:N_DRAWN]} | {
+                method: rows[:N_DRAWN] for method, (_, rows, _) in found.items()
             }
+            lines = {label: rows / data.clean.max() for label, rows in lines.items()}
         shape = tuple(int(size) for size in data.image_shape)
         most = max(map(len, lines.values()))  # shorter lines end in empty images
         lines = {label: np.pad(rows, ((0, most - len(rows)), (0, 0))) for label, rows in lines.items()}
@@ -144,18 +155,22 @@ REPRODUCTION = Reproduction(
     measure=measure,
     better={"divergence": "lower"},
     excluded=lambda record, measure: "on other data, and the embedding of images is not stated",
-    settings={"data sets": (SYN, COM_NIST), "starts": 1, "sweeps": 20},
-    quick_settings={"data sets": (SYN,), "starts": 1, "sweeps": 10, "rows": 200},
+    settings={"data sets": (SYN, COM_USPS, COM_NIST), "starts": 1, "sweeps": 20},
+    quick_settings={"data sets": (SYN,), "starts": 1, "sweeps": 3, "rows": 60},
     remarks=(
         """
         Published divergences are sums whose embedding, normalisation and images are not stated, so only the
-        order of the methods can be compared, not the values.
+        order of the methods can be compared, not the values. As printed, iNBMT has the smallest on all three
+        sets, by either embedding. IBP-IBP is printed as the worst on the images, and here is close to ME-IBP.
         """,
         """
-        The kept run has Syn and Com-NIST; `"data sets"` in the settings takes Com-USPS too, which is slower.
+        On Com-USPS iNBMT has 14 column codes for the grey levels of four digits. On Syn the luminances are
+        made of two row codes for each shape, with four column codes.
         """,
     ),
     figures={
-        f"-{name.lower()}-{what}": pictures(name, what) for name in (SYN,) for what in ("features", "images")
+        f"-{name.lower()}-{what}": pictures(name, what)
+        for name in (SYN, COM_USPS, COM_NIST)
+        for what in ("features", "images")
     },
 )

@@ -21,7 +21,7 @@ def test_ids_are_those_of_the_files():
         module = reproduction.measure.__module__.rpartition(".")[2]
         assert name == reproduction.id
         own = name[4:].replace("-", "_").replace(".", "_")
-        assert module in ("_clustering", "_classification", own)
+        assert module in ("_clustering", "_classification", "_dagmm", own)
 
 
 # -- telling and keeping results ----------------------------------------------------------------------

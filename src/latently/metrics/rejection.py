@@ -256,13 +256,15 @@ def checked_scores(name, scores):
     scores = check_array(
         to_numpy(scores) if is_native(scores) else scores,
         ensure_2d=False,
-        ensure_min_samples=1,
+        ensure_min_samples=0,
         ensure_all_finite=False,
         dtype=np.float64,
         input_name=name,
     )
     if scores.ndim != 1:
         raise ValueError(f"{name} must have shape (n_samples,), not {scores.shape}")
+    if not len(scores):
+        raise ValueError(f"{name} is empty; give scores of at least one row, or None where it is optional")
     if np.isnan(scores).any():
         raise ValueError(f"{name} contains NaN, at row {int(np.argmax(np.isnan(scores)))}")
     return scores
