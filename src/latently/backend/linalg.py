@@ -12,6 +12,7 @@ from latently.backend.namespace import Array, Floats, is_numpy, is_torch, like, 
 
 _SPARE = 8  # vectors beyond those asked for, which speed up convergence
 _POWERS = 5
+_TIE = 1e-3  # entries this close to the largest are as large: two features of a correlation tie exactly
 _FEW = 6  # eigenvalues in all for each vector, up to which a symmetric eigenproblem is solved exactly
 
 
@@ -134,12 +135,14 @@ def orthonormal(A: Floats) -> tuple[Floats, Floats]:
 
 
 def with_fixed_signs(vectors: Floats) -> Floats:
-    """Flip the signs of columns so that the entry of largest magnitude is positive."""
+    """Flip the signs of columns so that the first entry of largest magnitude is positive."""
     return np.asarray(vectors * _signs(vectors))
 
 
 def _signs(vectors: Array) -> Array:
-    """(r,) the signs of the entries of largest magnitude of the columns."""
+    """(r,) the signs of the first entries of largest magnitude of the columns; rounding does not decide."""
     xp = namespace(vectors)
-    largest = xp.argmax(xp.abs(vectors), axis=0)
+    sizes = xp.abs(vectors)
+    among_largest = sizes >= (1.0 - _TIE) * xp.max(sizes, axis=0)
+    largest = xp.argmax(xp.astype(among_largest, xp.int8), axis=0)
     return xp.where(xp.take_along_axis(vectors, largest[None, :], axis=0)[0, :] < 0, -1.0, 1.0)
