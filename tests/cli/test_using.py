@@ -13,7 +13,7 @@ import pytest
 
 import latently as library
 from latently.metrics import conformal_interval
-from latently.report._charts import number
+from latently.report._drawing import number
 from tests.cli.conftest import make_table, run_command
 from tests.report.cases import Reader
 

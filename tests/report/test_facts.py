@@ -9,7 +9,8 @@ from sklearn.preprocessing import StandardScaler
 
 from latently.factorization import DeepNLMF
 from latently.mixture import FactorAnalysis, GaussianMixture
-from latently.report._facts import MOST_DIFFERENT, NO_LABEL, Facts, labelled, profiles
+from latently.report._facts import Facts
+from latently.report._groups import MOST_DIFFERENT, NO_LABEL, labelled, profiles
 from latently.report._points import column, drawn_rows, points
 from tests.report.cases import MODELS, fitted, holed, mcfa, wine
 
@@ -67,7 +68,7 @@ def test_profiles_of_features_that_do_not_vary_are_finite():
 def test_profiles_in_blocks_are_those_of_the_whole(rng, monkeypatch):
     X, belongs = rng.normal(size=(50, 3)), rng.dirichlet(np.ones(3), size=50)
     whole = profiles(X, belongs)
-    monkeypatch.setattr("latently.report._facts._BLOCK", 20)
+    monkeypatch.setattr("latently.report._groups._BLOCK", 20)
     np.testing.assert_allclose(profiles(X, belongs).deviations, whole.deviations)
 
 

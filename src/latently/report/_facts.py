@@ -9,63 +9,27 @@ import inspect
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from latently.metrics import adjusted_rand_score, clustering_accuracy
+from latently.report._groups import NO_LABEL, Agreement, Groups, labelled, profiles
+from latently.report._inputs import (
+    checked_image_shape,
+    checked_names,
+    checked_numbers,
+    checked_rows,
+    checked_threshold,
+    checked_total,
+    checked_units,
+)
 
-NO_LABEL = "no label"
-MOST_DIFFERENT = 99.0  # largest difference that is reported, in standard deviations
 _ROWS_FOR_AXES = 2000  # rows used for principal axes
-_BLOCK = 1 << 22  # entries of X that are processed at once
 _RARE = 1e-3  # quantile of sampled log densities below which a row is unusual
 _DRAWN = 10_000
 _ROUGH = 20  # draws for a first estimate of a log density
-
-
-@dataclass(frozen=True)
-class Groups:
-    """A grouping of rows: by components, by predicted classes, or by given labels."""
-
-    noun: str
-    names: list[str]
-    codes: np.ndarray  # (n,) indices into names
-    probabilities: np.ndarray | None = None  # (n, K)
-
-    @property
-    def kind(self):
-        """Which colours it has: components and classes share none."""
-        return "c" if self.noun == "component" else "d"
-
-    @cached_property
-    def sizes(self):
-        return np.bincount(self.codes, minlength=len(self.names))
-
-    @property
-    def memberships(self):
-        """(n, K) weight of each row in each group."""
-        if self.probabilities is not None:
-            return self.probabilities
-        return (self.codes[:, None] == np.arange(len(self.names))).astype(float)
-
-
-@dataclass(frozen=True)
-class Profiles:
-    """Feature statistics of groups, over observed entries, weighted by membership."""
-
-    means: np.ndarray  # (K, D)
-    deviations: np.ndarray  # (K, D) within each group
-    differences: (
-        np.ndarray
-    )  # (K, D) mean minus that of the other groups, in pooled within-group standard deviations
-
-
-@dataclass(frozen=True)
-class Agreement:
-    accuracy: float  # fraction of rows under the best one-to-one matching of components and classes
-    adjusted_rand: float
 
 
 @dataclass(frozen=True)
@@ -500,157 +464,3 @@ class Facts:
             if varies.any()
             else None
         )
-
-
-# -- validation of arguments ---------------------------------------------------------------------------------
-
-
-def checked_rows(model, X):
-    rows = np.asarray(X, dtype=np.float64)
-    if rows.ndim != 2 or not len(rows):
-        raise ValueError(f"X must have shape (n_samples, n_features) and at least one row, not {rows.shape}")
-    D = getattr(model, "n_features_in_", None)
-    if D is None:
-        raise ValueError(f"{type(model).__name__} is not fitted yet; call fit before the report")
-    if rows.shape[1] != D:
-        raise ValueError(f"X has {rows.shape[1]} features, but {type(model).__name__} was fitted to {D}")
-    if np.isinf(rows).any():
-        raise ValueError("X contains infinity; use NaN for missing entries")
-    return rows
-
-
-def checked_names(name, names, n):
-    names = [str(entry) for entry in names]
-    if len(names) != n:
-        raise ValueError(f"{name} must have {n} names, not {len(names)}")
-    return names
-
-
-def checked_numbers(numbers, n):
-    """The numbers of the rows in their file, from 1."""
-    if numbers is None:
-        return np.arange(1, n + 1)
-    found = np.asarray(numbers)
-    if found.shape != (n,) or found.dtype.kind not in "iu" or found.min() < 1 or len(np.unique(found)) < n:
-        raise ValueError(f"row_numbers must be {n} different integers of at least 1")
-    return found.astype(np.int64)
-
-
-def checked_total(n_rows, numbers):
-    """The number of rows of the file that X was drawn from."""
-    if n_rows is None:
-        return max(len(numbers), int(numbers.max()))
-    if not isinstance(n_rows, Integral) or n_rows < numbers.max():
-        raise ValueError(f"n_rows must be an integer of at least {numbers.max()}, not {n_rows!r}")
-    return int(n_rows)
-
-
-def checked_threshold(threshold):
-    if threshold is not None and (not isinstance(threshold, Real) or not np.isfinite(float(threshold))):
-        raise ValueError(f"threshold must be a finite log density, not {threshold!r}")
-    return None if threshold is None else float(threshold)
-
-
-def checked_fit(verdict, plot):
-    """A verdict and the points of a probability plot; None for what was not given."""
-    if plot is None:
-        return verdict, None
-    try:
-        points = np.asarray(plot, dtype=float)
-    except (TypeError, ValueError):
-        points = np.zeros(0)
-    if (
-        points.ndim != 2
-        or len(points) != 2
-        or points.shape[1] < 2
-        or not np.all((points >= 0) & (points <= 1))
-    ):
-        raise ValueError("probability_plot must be two sequences of shares, expected and observed")
-    return verdict, points
-
-
-def checked_units(units, D):
-    """Offset and scale (D,) that convert the model's units to the original units."""
-    if units is None:
-        return np.zeros(D), np.ones(D)
-    try:
-        offset, scale = (np.broadcast_to(np.asarray(part, dtype=float), (D,)) for part in units)
-    except (TypeError, ValueError):
-        raise ValueError(f"units must be an offset and a scale for each of the {D} features") from None
-    if not (np.isfinite(offset).all() and np.isfinite(scale).all() and (scale > 0).all()):
-        raise ValueError("units must be finite offsets and positive scales")
-    return offset, scale
-
-
-def checked_image_shape(shape, D):
-    if shape is None:
-        return None
-    shape = tuple(int(side) for side in shape)
-    if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)) or min(shape) < 1 or np.prod(shape) != D:
-        raise ValueError(
-            f"image_shape must be (height, width), or (height, width, 3) for colours, with {D} values in "
-            f"total, not {shape}"
-        )
-    return shape
-
-
-def labelled(labels, n, order=None):
-    """Groups of rows with equal labels; missing labels (None, NaN or empty) are the last group."""
-    labels = list(np.asarray(labels, dtype=object))
-    if len(labels) != n:
-        raise ValueError(f"labels must have one label for each of the {n} rows, not {len(labels)}")
-    shown = [_label(label) for label in labels]
-    known = [_label(label) for label in ([] if order is None else order)]
-    numbers = all(isinstance(label, Real) for label in labels if _label(label) is not None)
-    others = {text for text in shown if text is not None} - set(known)
-    names = known + sorted(others, key=float if numbers else str)
-    if None in shown:
-        names.append(None)
-    position = {name: i for i, name in enumerate(names)}
-    codes = np.array([position[text] for text in shown])
-    return Groups("class", [NO_LABEL if name is None else name for name in names], codes)
-
-
-def _label(label):
-    """Text of a label; None if it is missing."""
-    if label is None or label != label or label == "":
-        return None
-    if isinstance(label, (float, np.floating)):
-        return f"{label:g}"
-    return str(label)
-
-
-def profiles(X, memberships):
-    """Means and standard deviations of features in groups with membership weights (n, K)."""
-    shift = np.nan_to_num(X[np.argmax(~np.isnan(X), axis=0), np.arange(X.shape[1])])  # close to the data
-    K, D = memberships.shape[1], X.shape[1]
-    weight, total, square = np.zeros((K, D)), np.zeros((K, D)), np.zeros((K, D))
-    for second in (False, True):  # second pass: squares about the means
-        means = np.divide(total, weight, out=np.zeros_like(total), where=weight > 0)
-        for rows in _blocks(*X.shape):
-            observed = ~np.isnan(X[rows])
-            there = np.where(observed, X[rows] - shift, 0.0)
-            belongs = memberships[rows].T
-            if not second:
-                weight += belongs @ observed
-                total += belongs @ there
-                continue
-            for k in np.flatnonzero(belongs.any(axis=1)):
-                square[k] += belongs[k] @ np.where(observed, (there - means[k]) ** 2, 0.0)
-    share = np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0)
-    all_weight, all_total = weight.sum(axis=0), total.sum(axis=0)
-    pooled = np.sqrt(square.sum(axis=0) / np.maximum(all_weight, np.finfo(float).tiny))
-    rest = np.divide(
-        all_total - total, all_weight - weight, out=means.copy(), where=all_weight - weight > 1e-9
-    )
-    gap = np.where(weight > 0, means - rest, 0.0)
-    rounding = 1e-12 * np.maximum(np.abs(means + shift), np.abs(shift))
-    gap = np.where(np.abs(gap) > rounding, gap, 0.0)
-    differences = np.divide(gap, pooled, out=np.sign(gap) * MOST_DIFFERENT, where=pooled > 0)
-    differences = np.clip(differences, -MOST_DIFFERENT, MOST_DIFFERENT)
-    return Profiles(means + shift, np.sqrt(square * share), differences)
-
-
-def _blocks(n, D):
-    step = max(1, _BLOCK // D)
-    return (slice(start, start + step) for start in range(0, n, step))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from latently.report import _charts as charts
-from latently.report._charts import number
+from latently.report._drawing import apart, number, padded
 from latently.report._markup import element, join
 from latently.report._parts import (
     MOST_FEATURES,
@@ -130,7 +130,7 @@ def feature_table(facts):
             mean = 0.0 if abs(mean) < 1e-9 * deviation else mean  # rounding error only
             shown = (mean, deviation, there.min(), there.max())
             cells += [element("td", number(value), class_="number") for value in shown]
-            low, high = charts.padded(there.min(), there.max())
+            low, high = padded(there.min(), there.max())
             counts = np.histogram(there, bins=16, range=(low, high))[0]
             spark = charts.small_histogram(
                 counts, f"distribution of {name}", column=int(j), low=low, high=high
@@ -321,7 +321,7 @@ def convergence(facts):
         else f"The fit was stopped after {steps}, before it converged."
     )
     of = ", of standardised features," if facts.in_other_units else ""
-    text += f" The {objective}{of} changed from {' to '.join(charts.apart(history[0], history[-1]))}."
+    text += f" The {objective}{of} changed from {' to '.join(apart(history[0], history[-1]))}."
     body = [element("p", text)]
     if len(history) > 2:
         caption = f"Left: the {objective} at every iteration. Right: its distance to the final value."
@@ -339,7 +339,7 @@ def _training(model, history):
     text = f"The network was trained for {several(model.n_passes_, 'epoch')}"
     if model.converged_:
         text += f"; it did not improve after the first {model.n_iter_}, whose parameters it keeps"
-    text += f". The {objective} changed from {' to '.join(charts.apart(history[0], history[-1]))}"
+    text += f". The {objective} changed from {' to '.join(apart(history[0], history[-1]))}"
     text += " while the parameters changed; it is noisy."
     found = {objective: history}
     validation = model.losses_.get(f"validation {model.watched}")

@@ -7,8 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from latently.core.io import replace_file
-from latently.report._facts import Facts, checked_fit
+from latently.report._facts import Facts
 from latently.report._grid import grid_of
+from latently.report._inputs import checked_fit
 from latently.report._markup import Markup, element, source_hash
 from latently.report._overview import glance, lead
 from latently.report._parts import several

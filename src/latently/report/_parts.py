@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from latently.report._charts import THIN
+from latently.report._drawing import THIN
 from latently.report._images import data_uri, sprite
 from latently.report._markup import element
 

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from latently.report._charts import number
+from latently.report._drawing import number
 from latently.report._markup import element, join, script_data
 from latently.report._parts import MOST_GROUPS, Section, count, plural, several, table
 from latently.report._points import axes_of, coloured_features, drawn_rows, points

@@ -11,6 +11,7 @@ from latently.report._codes import codes
 from latently.report._explorer import explorer
 from latently.report._markup import element
 from latently.report._parts import Section
+from latently.report._unusual import unusual
 
 EXPLORER = ("explore", "scatter", "pairs-of-features", "components", "profiles", "loadings", "unusual")
 _NAMES = (
@@ -54,7 +55,7 @@ def sections(facts, grid, data_summary, only=None, fit=(None, None)):
         findings.sources(facts),
         findings.class_weights(facts),
         findings.images(facts),
-        findings.unusual(facts),
+        unusual(facts),
         next_things(facts, grid),
     ]
     return [section for section in found if section is not None]

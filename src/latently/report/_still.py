@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from latently.report._charts import drawing, padded, swatch, tick_labels, ticks
+from latently.report._charts import swatch
+from latently.report._drawing import drawing, padded, tick_labels, ticks
 from latently.report._images import data_uri
 from latently.report._markup import element
 from latently.report._parts import MOST_GROUPS, several
