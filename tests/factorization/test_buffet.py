@@ -376,6 +376,26 @@ def test_two_strengths_of_a_shape_share_its_columns():
     assert model.n_components_ == 8
 
 
+@pytest.mark.parametrize("estimator", [MEIBP, INBMT, IBPIBP, LinearGaussianIBP])
+@pytest.mark.parametrize("unit", [1e-2, 1e4, 1e9])
+def test_features_are_found_in_any_unit(estimator, unit):
+    """Starts in units of one took weights in large units for zero, and found no feature."""
+    X, _ = images(150, 0.4, np.random.default_rng(3))
+    options = {"max_iter": 5} if estimator is LinearGaussianIBP else {"n_init": 1}
+    model = estimator(random_state=0, **options).fit(unit * X)
+    assert model.n_components_ == 4 and all(recovered(model.components_ / unit))
+    assert model.noise_variance_ == pytest.approx((0.4 * unit) ** 2, rel=0.1)
+
+
+def test_rows_too_small_for_the_prior_of_the_noise_are_told():
+    X, _ = images(100, 0.4, np.random.default_rng(3))
+    with pytest.warns(UserWarning, match="scale of noise_prior, 0.001") as told:
+        assert MEIBP(random_state=0, n_init=1).fit(1e-5 * X).n_components_ == 0
+    suggested = float(str(told[0].message).rpartition(", ")[2].rstrip(")"))
+    model = MEIBP(noise_prior=(1, suggested), random_state=0, n_init=1).fit(1e-5 * X)
+    assert all(recovered(1e5 * model.components_))
+
+
 @pytest.mark.parametrize("estimator", [MEIBP, INBMT, IBPIBP])
 @pytest.mark.parametrize("seed", range(2))
 def test_the_objective_of_random_fits_never_falls(estimator, seed):

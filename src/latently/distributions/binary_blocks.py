@@ -111,6 +111,8 @@ class BinaryBlocks:
     ) -> Blocks:
         """The start with these codes and this posterior, or with the core that these codes imply."""
         shape = row_codes.shape[1], column_codes.shape[1]
+        if scale is None and noise is None and self.priors.learn:
+            spread = max(spread, self.table.mean_square)  # else a core in large units would be taken for zero
         start = self.start(
             row_codes,
             column_codes,

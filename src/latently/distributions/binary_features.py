@@ -99,6 +99,10 @@ class BinaryFeatures:
     ) -> Features:
         """The start with these codes and this posterior, or with the weights that these codes imply."""
         weights = np.zeros((codes.shape[1], self.table.Y.shape[1])) if location is None else location
+        if scale is None and noise is None and self.priors.learn:
+            spread = max(
+                spread, self.table.mean_square
+            )  # else weights in large units would be taken for zero
         start = self.start(
             codes,
             np.maximum(weights, 0.0),

@@ -31,7 +31,7 @@ from latently.estimators.checks import (
 from latently.estimators.data import called, check_data
 from latently.estimators.fitting import FitOptions
 from latently.estimators.iterative import IterativeEstimator
-from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.messages import unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import check_names, set_given, store
 from latently.estimators.randomness import as_generator
@@ -198,6 +198,15 @@ class BuffetFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ite
             raise ValueError(
                 f"X is {far / spread:.2g} times farther from zero than its rows differ, which float64 cannot "
                 "resolve without a mean of its own; subtract the minimum of each column from X"
+            )
+        with np.errstate(under="ignore"):
+            half = 0.5 * float(np.sum(X[seen] ** 2))
+        prior = float(self.noise_prior[1])
+        if self.learn_hyperparameters and 0 < half < prior:
+            warn_user(
+                f"half the sum of the squares of X, {half:.3g}, is less than the scale of noise_prior, "
+                f"{prior:g}, so the prior decides rather than X; multiply X by a constant, or give "
+                f"noise_prior=({float(self.noise_prior[0]):g}, {1e-3 * half / seen.sum():.1g})"
             )
 
     def _learnt(self, step, start, least_size):

@@ -42,6 +42,7 @@ def from_features(
         rate,
         features.products,
     )
+    state = replace(state, rate=model.with_modes(state).rate)  # which tells the unit of the weights
     return model.with_modes(model.with_weights(state))
 
 
