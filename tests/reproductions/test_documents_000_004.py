@@ -21,6 +21,7 @@ from reproductions.document_000 import (
     figures_3_28_3_45,
     figures_3_46_3_57,
     section_4_1,
+    table_3_1,
 )
 from reproductions.document_000._digits import ALL, HELD_OUT, OTHERS, REBUILT, SHUFFLED, TWO, Parts, Real
 from reproductions.document_004 import features
@@ -55,7 +56,7 @@ def digits(monkeypatch):
     """Small digits in place of MNIST, and nothing remembered from other tests."""
     for function in CACHED:
         function.cache_clear()
-    for module in (_digits, _layers, section_4_1):
+    for module in (_digits, _layers, section_4_1, table_3_1):
         monkeypatch.setattr(module, "load", small_digits)
     yield small_digits("mnist")
     for function in CACHED:
