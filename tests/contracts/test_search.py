@@ -176,6 +176,16 @@ def test_the_third_start_is_hierarchical(monkeypatch):
     assert found._clustering(2).by == "ward"
 
 
+def test_features_are_standardised_for_models_of_one_scale_too():
+    X, y = clusters(3, 150, D=8)
+    X = np.column_stack([X - X.mean(axis=0), 1e4 * np.random.default_rng(1).standard_normal(150)])
+    as_they_are, standardised = starts_of(GaussianMixture(3, covariance_type="spherical"), X)[0]._partitions(
+        2
+    )
+    assert same_partition(standardised, y)
+    assert not same_partition(as_they_are, y)
+
+
 def test_starts_near_an_optimum_merge_two_parts_and_split_one():
     X, y = clusters(6, 240)
     found, kernel = starts_of(GaussianMixture(4), X)

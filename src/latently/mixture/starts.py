@@ -218,7 +218,7 @@ class Starts:
         """How start number i partitions the rows."""
         X, weight, observed, scale = self.block.X, self.block.weight, self.block.observed, self.frame.scale
         rows, seen, by, rng = X, observed, self.init, self.rng
-        units = np.ones_like(scale) if i % 2 else scale / scale.max()
+        units = self._standard if i % 2 else scale / scale.max()
         if not self.kernel.labels_are_components and self.block.allowed is not None and i % 4 < 2:
             rows = self._about_class_means
         if self.in_dimensions is not None and i % 4 == 3:
@@ -229,9 +229,19 @@ class Starts:
         elif i == 2 and by == "kmeans":
             rows, seen, by = principal_scores(rows, weight, _HIERARCHICAL_SCORES, power=0.5), None, "ward"
             units = np.ones(rows.shape[1])
-        if (i >= 2 and by != "ward") or (i == 1 and np.all(scale == scale[0])):
+        if (i >= 2 and by != "ward") or (i == 1 and np.ptp(self._standard / scale) == 0):
             units = units * np.sqrt(rng.standard_exponential(len(units)))  # the same again would be a waste
         return Clustering(by, rows, seen, units, rng.randint(2**31 - 1))
+
+    @cached_property
+    def _standard(self):
+        """(D,) that give features of the frame about unit deviation: ones, unless it has one scale."""
+        X, observed, weight = self.block.X, self.block.observed, self.block.weight
+        if np.ptp(self.frame.scale) > 0:
+            return np.ones(X.shape[1])
+        total = np.sum(weight) if observed is None else weight @ observed
+        deviation = np.sqrt(weight @ X**2 / np.maximum(total, np.finfo(float).tiny))
+        return 2.0 ** -np.round(np.log2(np.where(deviation > 0, deviation, 1.0)))
 
     @cached_property
     def _scores(self):
