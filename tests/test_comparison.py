@@ -5,6 +5,7 @@ import pytest
 
 from latently.mixture import MFA, GaussianMixture
 from latently.selection import calibration, compare
+from latently.selection.families import Cell, Family
 
 
 def clusters(n, seed=0):
@@ -78,3 +79,16 @@ def test_missing_entries_are_no_misfit():
     X = clusters(1500)
     X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
     assert calibration(GaussianMixture(3, random_state=0).fit(X[:1000]), X[1000:]).fits
+
+
+def test_degenerate_components_do_not_win():
+    """Few rows may be fitted by components of a few each, whose BIC is low and means nothing."""
+    sound, degenerate = Cell((2,), None, 100.0, 0.0, 3, 0.1), Cell((6,), None, 10.0, 0.0, 9, 0.1, 3)
+    tried = {(2,): sound, (6,): degenerate, (3,): None}
+    family = Family("one", None, ("n_components",), (range(1, 9),), (2,), tried)
+    assert family.best is sound
+    del tried[(2,)]
+    assert family.best is degenerate
+    X = np.repeat(clusters(12), 5, axis=0) + 1e-6 * np.random.default_rng(0).normal(size=(60, 2))
+    found = compare(X, budget=5, refit=False)
+    assert len(getattr(found.best_, "degenerate_components_", ())) == 0

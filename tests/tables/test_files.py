@@ -98,6 +98,35 @@ def test_sheets(tmp_path, table, ending):
         pd.testing.assert_frame_equal(numbers(path), table)
 
 
+@pytest.mark.parametrize("units", [(), ("cm", "kg", "")])
+@pytest.mark.parametrize("ending", ["xlsx", "ods"])
+def test_a_sheet_begins_below_its_titles(tmp_path, ending, units):
+    pytest.importorskip("openpyxl" if ending == "xlsx" else "odf")
+    lines = [
+        ["Study of 1988", None, None],
+        [None] * 3,
+        ["length", "mass", "kind"],
+        *([units] if units else []),
+    ]
+    lines += [[1.5, 2, "a"], [3, 4, "b"], [5.25, 6, "c"]]
+    pd.DataFrame(lines).to_excel(str(tmp_path / f"a.{ending}"), index=False, header=False)
+    with pytest.warns(UserWarning) as told:
+        found = table_of(tmp_path / f"a.{ending}")
+    texts = " ".join(str(one.message) for one in told)
+    assert "'Study of 1988'" in texts and ("it has units (cm, kg)" in texts) == bool(units)
+    frame = next(iter(found.frames()))
+    assert frame["length"].tolist() == [1.5, 3, 5.25] and frame["kind"].tolist() == ["a", "b", "c"]
+    np.testing.assert_array_equal(frame["mass"], [2, 4, 6])
+    given = table_of(tmp_path / f"a.{ending}", Reading(Given(skip_rows=2, header=False)))
+    assert given.columns == ["column_1", "column_2", "column_3"] and given.n_rows == len(lines) - 2
+
+
+def test_a_line_of_too_many_cells_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 5 + "1,2,3\n")
+    with pytest.raises(ValueError, match="line 7 has 3 cells, but the table has 2 columns"):
+        numbers(tmp_path / "a.csv")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -213,3 +213,49 @@ def test_a_table_of_two_values_only_is_fitted(latently, tmp_path):  # noqa: F811
     assert json.loads(answer.out)["columns"] == list("abcd") and "all columns have two values" in answer.err
     answer = latently("fit", tmp_path / "a.csv", "-m", "rbm", "-k", 2, "--max-iter", 2, "-o", tmp_path / "n")
     assert "two values" not in answer.err
+
+
+def test_several_columns_with_sentinels(latently, tmp_path):  # noqa: F811
+    """The folder can be used, and a value that stands for missing elsewhere needs less evidence."""
+    table = ordinary()
+    table = (table - table.min()) / (table.max() - table.min()) * 1500  # -999 is not far away
+    table["b"] = table["b"] / 100
+    here = random().random(N) < 0.05
+    table.loc[here, ["e", "b", "a"]] = -999
+    table.to_csv(tmp_path / "a.csv", index=False)
+    answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json", "-o", tmp_path / "m")
+    assert json.loads(answer.out)["missing_cells"] == 3 * here.sum()
+    latently("score", tmp_path / "m", tmp_path / "a.csv")
+
+
+def test_lines_below_the_table_are_no_rows(latently, tmp_path):  # noqa: F811
+    table = ordinary()
+    table.insert(0, "shop", [f"shop {i}" for i in range(N)])
+    table.loc[N] = ["Total", *table[list("abcde")].sum()]
+    notes = ["* estimated", "", "Source: our own, of 2024", ",see the yearly book,,,,"]
+    (tmp_path / "a.csv").write_text(table.to_csv(index=False) + "\n".join(notes) + "\n")
+    answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json", "-o", tmp_path / "m")
+    facts = json.loads(answer.out)
+    assert facts["rows"] == N and facts["missing_cells"] == 0
+    assert answer.err.count("line without numbers below the table") == 3
+    assert "row 241 is left out: it is the sum" in answer.err
+
+
+def test_names_that_mean_identification(latently, tmp_path):  # noqa: F811
+    ordinary().assign(PID=random().integers(0, 10**6, N), Humid=random().integers(0, 99, N)).to_csv(
+        tmp_path / "a.csv", index=False
+    )
+    answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json", "-o", tmp_path / "m")
+    assert json.loads(answer.out)["columns"] == [*"abcde", "Humid"]
+
+
+def test_one_row_is_told(latently, tmp_path):  # noqa: F811
+    ordinary(1).to_csv(tmp_path / "a.csv", index=False)
+    assert "a.csv' has one row" in latently("fit", tmp_path / "a.csv", code=1).err
+
+
+def test_decimal_commas_beside_points_are_told(latently, tmp_path):  # noqa: F811
+    table = ordinary().assign(f=[f"{value:.2f}".replace(".", ",") for value in random().random(N)])
+    table.to_csv(tmp_path / "a.csv", index=False, sep=";")
+    answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "-o", tmp_path / "m")
+    assert "column 'f' is left out" in answer.err and "--decimal ','" in answer.err

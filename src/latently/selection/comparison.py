@@ -17,6 +17,7 @@ from latently.estimators.fitting import ended_by_one_interrupt
 from latently.estimators.messages import InterruptedWarning, warn_user
 from latently.selection.families import Cell, described, families, rows_to_search
 from latently.selection.fit_check import Calibration, calibration
+from latently.selection.search import degenerate_count
 
 _HELD_OUT = 0.2  # share of the rows that no candidate is fitted to
 _FEWEST_HELD_OUT = 20
@@ -205,7 +206,8 @@ class _Search:
                 raise
             self.interrupted = True
         found = [family for family in kinds if family.best is not None]
-        return sorted(found, key=lambda family: family.best.bic)
+        sound = [family for family in found if family.best.n_degenerate == 0]
+        return sorted(sound or found, key=lambda family: family.best.bic)
 
     def _fit_in_turn(self, waiting):
         while waiting:
@@ -263,7 +265,8 @@ class _Search:
             if family.tried:  # what stopped early cannot be compared with what did not
                 return None
         n, m = len(self.X), int(model.n_parameters())
-        return Cell(sizes, model, bic, (m * np.log(n) - bic) / (2 * n), m, time.monotonic() - begin)
+        seconds, n_degenerate = time.monotonic() - begin, degenerate_count(model)
+        return Cell(sizes, model, bic, (m * np.log(n) - bic) / (2 * n), m, seconds, n_degenerate)
 
 
 def _scores(family, held_out):
@@ -313,11 +316,12 @@ def _verdict(found, scores, fit, search):
     """Sentences: which won, by how much, what held-out rows say, and whether it fits."""
     best = found[0]
     won = described(best.name, best.parameters(best.best.sizes))
+    won = won[0].upper() + won[1:]
     sentences = []
     if len(found) > 1:
         second = found[1]
         gap = second.best.bic - best.best.bic
-        strength = "by far" if gap > 10 else "clearly" if gap > 6 else "narrowly" if gap > 2 else "hardly"
+        strength = "by far" if gap > 10 else "clearly" if gap > 6 else "narrowly" if gap > 2 else "barely"
         next_one = described(second.name, second.parameters(second.best.sizes))
         sentences.append(
             f"{won} is {strength} the best of {len(found)} families: its BIC is {gap:.1f} below {next_one}."

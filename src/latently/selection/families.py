@@ -38,9 +38,9 @@ class Family:
 
     @property
     def best(self) -> Any:
-        """The fit with the lowest BIC; None if there is none."""
+        """The fit with the lowest BIC, one without degenerate components if possible; None without fits."""
         found = [cell for cell in self.tried.values() if cell is not None]
-        return min(found, key=lambda cell: cell.bic, default=None)
+        return min(found, key=lambda cell: (cell.n_degenerate > 0, cell.bic), default=None)
 
     def next_sizes(self) -> Any:
         """The sizes to fit next; None at a minimum of BIC."""
@@ -78,6 +78,7 @@ class Cell:
     log_likelihood: float  # per row of the fit
     n_parameters: int
     seconds: float
+    n_degenerate: int = 0  # components that the rows do not determine
 
 
 def families(X, n_components=None, n_factors=None):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from latently.core.words import counted, listed, shown
 from latently.estimators.messages import warn_user
 from latently.tables import suspicion
 
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 _LARGEST_VALUE = 1e150  # of a cell; squares of larger values overflow
 _MOSTLY_TEXT = 0.2  # share of different texts beyond which a column with many numbers is one of texts
 
@@ -72,13 +74,14 @@ def chosen_columns(found, table, choice):
         else:
             chosen.left_out.append((name, f"it {reason}"))
     if table.image_shape is None:
+        doubted = [place for place in chosen.places if place not in as_is]
+        elsewhere = {value for place in doubted for value in suspicion.sentinels(found, place)}
         chosen.sentinels = {
-            place: told
-            for place in chosen.places
-            if place not in as_is and (told := suspicion.sentinels(found, place))
+            place: told for place in doubted if (told := suspicion.sentinels(found, place, elsewhere))
         }
         if table.named and not as_is.issuperset(chosen.places):
-            chosen.rows = suspicion.summary_rows(found, chosen.places)
+            notes = suspicion.notes_below(found, chosen.places)
+            chosen.rows = notes | suspicion.summary_rows(found, chosen.places, notes)
     return chosen
 
 
@@ -104,6 +107,8 @@ def without_suspects(found, table, chosen, choice):
             doubts |= binary
         chosen.left_out += [(found.columns[place], reason) for place, reason in doubts.items()]
         chosen.places = [place for place in chosen.places if place not in doubts]
+    if not chosen.places and found.n_rows == 1:
+        raise ValueError(f"{table.name} has one row, and a model needs several")
     if not chosen.places:
         reasons = "; ".join(f"{shown(name)}: {reason}" for name, reason in chosen.left_out[:3])
         raise ValueError(f"no column of {table.name} can be used ({reasons})")
@@ -187,6 +192,8 @@ def _cure(found, place, choice):
     """Advice for text in a requested column."""
     if not found.n_text[place]:
         return ""
+    if not found.n_seen[place] and all(map(_DECIMAL_COMMA.fullmatch, found.texts[place])):
+        return f"; if its commas are decimal marks, give {choice.option('decimal', ',')}"
     if not found.n_seen[place]:
         few = len(found.texts[place]) <= _MOST_LEVELS
         return "; latently.mixture.MixedMixture, in Python, takes it as a category" if few else ""
@@ -231,7 +238,7 @@ def _tell_columns(found, chosen, choice):
 def _tell_rows(chosen, choice):
     for number, kind in chosen.rows.items():
         warn_user(
-            f"row {number + 1} is left out: it is the {kind} of the rows above; "
+            f"row {number + 1} is left out: it is {kind}; "
             f"{choice.option('as_is', '*')} uses all rows and values as they are"
         )
 

@@ -119,7 +119,7 @@ def check_description(text, record):
         for name in {**expected, **content}
         if name not in content
         or name not in expected
-        or json.dumps(content[name]) != json.dumps(expected[name])
+        or json.dumps(content[name], sort_keys=True) != json.dumps(expected[name], sort_keys=True)
     ]
     if wrong:
         raise ValueError(f"it is not that of the model beside it: {listed(wrong)} was changed")

@@ -16,6 +16,7 @@ from latently.core.sources import MISSING, numbers_of
 
 SAMPLE_ROWS = 20_000
 TAIL_ROWS = 3  # at the end of the table, where sums stand
+_LAST_ROWS = TAIL_ROWS + 7  # with notes below these
 # Numbers that stand for "no value" in many files, mostly nines; and fill values of instruments and formats.
 _NINES = [sign * float("9" * n) for n in range(2, 11) for sign in (1, -1)]
 _WITH_POINT = [sign * value for value in (99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99) for sign in (1, -1)]
@@ -161,10 +162,10 @@ class Survey:
         self.has_more |= (finite & (values != self.two[0]) & (values != self.two[1])).any(axis=0)
 
     def _keep_the_last(self, frame, values, is_text, start):
-        for i in range(max(0, len(values) - TAIL_ROWS), len(values)):
+        for i in range(max(0, len(values) - _LAST_ROWS), len(values)):
             texts = {int(place): str(frame.iat[i, int(place)]) for place in np.flatnonzero(is_text[i])}
             self.last_rows.append((start + i, values[i], texts))
-        self.last_rows = self.last_rows[-TAIL_ROWS:]
+        self.last_rows = self.last_rows[-_LAST_ROWS:]
 
 
 def survey(table, *, missing=(), label=None, limit=np.inf, left_out_rows=(), sentinels=None):

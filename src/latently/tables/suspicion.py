@@ -10,13 +10,20 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from latently.tables.survey import SENTINELS
+from latently.tables.survey import SENTINELS, TAIL_ROWS
 
 ENOUGH_TO_COUNT = 10  # rows; fewer may be consecutive numbers by coincidence
 ROUNDING = 1e-10  # relative range below which a column is constant but for rounding
 _ALIKE = 1e-6  # relative difference of a sum from the row that shows it
 
-_IDENTITY = {"id", "ids", "uid", "uuid", "guid"}
+_IDENTITY = {"id", "ids", "uid", "uuid", "guid", "pid", "oid"}
+_IDENTITY |= {  # in one word
+    f"{what}id"
+    for what in (
+        *("case", "client", "customer", "household", "item", "order", "participant", "patient", "person"),
+        *("product", "record", "resp", "respondent", "row", "sample", "student", "subj", "subject", "user"),
+    )
+}
 _NUMBERING = {"idx", "index", "key", "rownum", "rowid", "recno", "record", "serial", "unnamed"}
 _POSTAL = {"zip", "zipcode", "postcode", "postal", "plz", "postleitzahl", "fips", "pincode", "zcta"}
 _NAMING = {
@@ -168,8 +175,11 @@ def one_hot(found, places):
 # -- values ----------------------------------------------------------------------------------------------
 
 
-def sentinels(found, place):
-    """Values such as -9999 that stand for "not measured": far beyond all others, at an end of the column."""
+def sentinels(found, place, elsewhere=()):
+    """Values such as -9999 that stand for "not measured": far beyond all others, at an end of the column.
+
+    Beyond all others is enough for values that stand for it `elsewhere` in the table.
+    """
     counts = found.n_sentinels[:, place]
     least, most = found.least_ordinary[place], found.most_ordinary[place]
     if not counts.any() or not np.isfinite(least):
@@ -181,7 +191,8 @@ def sentinels(found, place):
             continue
         gap = (least - value if value < least else value - most) / spread
         needed = 3.0 if abs(value) < 100 else 1.0
-        if gap >= (needed if count > 1 else 10.0):
+        needed = 0.1 if value in elsewhere and abs(value) > 100 else needed if count > 1 else 10.0
+        if gap >= needed:
             told[value] = count
     return told
 
@@ -189,13 +200,27 @@ def sentinels(found, place):
 # -- rows ------------------------------------------------------------------------------------------------
 
 
-def summary_rows(found, places):
-    """The last rows that are sums or means of those before them: number from 0, and what they are."""
-    for first in range(len(found.last_rows)):  # a mean may stand below a total
-        below = found.last_rows[first:]
+def notes_below(found, places):
+    """The last rows if they have text and no numbers, such as sources: number from 0, and what they are."""
+    notes = {}
+    for number, values, texts in reversed(found.last_rows):
+        if np.isfinite(values[places]).any() or not (set(texts) == {0} or texts.keys() & set(places)):
+            break
+        notes[number] = "a line without numbers below the table"
+    return notes
+
+
+def summary_rows(found, places, notes=()):
+    """The last rows that are sums or means of those before them: number from 0, and what they are.
+
+    `notes` are numbers of rows below these.
+    """
+    rows = [row for row in found.last_rows if row[0] not in notes][-TAIL_ROWS:]
+    for first in range(len(rows)):  # a mean may stand below a total
+        below = rows[first:]
         kinds = [_summary(found, row, below, places) for row in below]
         if all(kinds):
-            return {row[0]: kind for row, kind in zip(below, kinds, strict=True)}
+            return {row[0]: f"the {kind} of the rows above" for row, kind in zip(below, kinds, strict=True)}
     return {}
 
 

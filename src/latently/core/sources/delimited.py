@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -83,7 +84,10 @@ def _frames(
         except pandas.errors.EmptyDataError:
             return
         except pandas.errors.ParserError as error:
-            reason = str(error).removeprefix("Error tokenizing data. C error: ")
+            reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
+            if long := re.fullmatch(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason):
+                width, line, n = long.groups()
+                reason = f"line {line} has {n} cells, but the table has {width} columns"
             raise ValueError(f"the file {str(path)!r} cannot be read as a table: {reason}") from error
 
 

@@ -89,8 +89,8 @@ def dialect_of(path: Path, given: Given | None = None) -> Dialect:
     if not rows:
         raise ValueError(f"the file {name} is empty: it has nothing but blank lines")
     if header is None:
-        header = _has_header(rows)
-    units = header and given.header is None and _are_units(rows)
+        header = has_header(rows)
+    units = header and given.header is None and are_units(rows)
     if units:
         texts = ", ".join(cell.strip() for cell in rows[1] if cell.strip())
         warnings.warn(
@@ -154,7 +154,7 @@ def _names_columns(comment: str, below: str) -> bool:
     return len(cells) == len(below.split(separator)) and not any(map(_is_number, cells))
 
 
-def _are_units(rows: Cells) -> bool:
+def are_units(rows: Cells) -> bool:
     """Whether the line below the header has texts where all others have numbers, as lines of units do."""
     if len(rows) < 4 or len(rows[1]) != len(rows[0]):
         return False
@@ -299,7 +299,7 @@ def _is_number(cell: str) -> bool:
     return "_" not in cell  # which Python lets through
 
 
-def _has_header(rows: Cells) -> bool:
+def has_header(rows: Cells) -> bool:
     """Whether the first line names the columns: none of its cells is a number, or a name is above one."""
     first = rows[0]
     is_name = [not _is_number(cell) and cell.strip().lower() not in MISSING for cell in first]

@@ -60,7 +60,7 @@ def open_table(
 ) -> Table:
     """The table in a file, or in a folder of zarr or Parquet.
 
-    `text` says how a file of text is written; `array` is the name of one in an .npz archive.
+    `text` says how a file of text, or a sheet, is written; `array` is the name of one in an .npz archive.
     """
     path = Path(os.fspath(path))
     if not path.exists():
@@ -85,5 +85,5 @@ def open_table(
     if ending in FOLDERS:
         return open_parquet(path)
     if ending in WHOLE:
-        return open_whole(path, ending)
+        return open_whole(path, ending, text)
     return open_delimited(path, text)

@@ -13,24 +13,26 @@ import numpy as np
 
 from latently.core.sources.cells import MISSING, numbers_of
 from latently.core.sources.chunks import Rows, check_shape, rechunked, rows_in_frame
-from latently.core.sources.dialect import unique
+from latently.core.sources.dialect import Given, unique
 from latently.core.sources.limits import check_filled, check_sheets
 from latently.core.sources.packages import errors_name, package
+from latently.core.sources.sheets import SHEETS, read_sheet
 from latently.core.sources.table import Table
 
-_SHEETS = (".xlsx", ".xlsm", ".ods")
-WHOLE = (".xlsx", ".xlsm", ".ods", ".feather", ".arrow", ".jsonl", ".ndjson", ".json")
+WHOLE = (*SHEETS, ".feather", ".arrow", ".jsonl", ".ndjson", ".json")
 
 
-def open_whole(path: Path, ending: str) -> Table:
-    """The table in a file of one of these kinds."""
+def open_whole(path: Path, ending: str, given: Given | None = None) -> Table:
+    """The table in a file of one of these kinds; `given` says where that of a sheet begins."""
     name = repr(str(path))
     with errors_name(name, f"a {ending} file"):
-        if ending in _SHEETS:
+        if ending in SHEETS:
             check_sheets(path, ending, "it")
-        frame = _read(path, ending)
+            frame, named = read_sheet(path, ending, name, given or Given())
+        else:
+            frame, named = _read(path, ending), True
     check_shape(frame.shape, name)
-    return frame_table(frame, path, name)
+    return frame_table(frame, path, name, named)
 
 
 def frame_table(frame: Any, path: Path, name: str, named: bool = True) -> Table:
@@ -51,12 +53,6 @@ def frame_table(frame: Any, path: Path, name: str, named: bool = True) -> Table:
 
 def _read(path: Path, ending: str) -> Any:
     pandas = package("pandas", "csv", f"{ending} files")
-    if ending in (".xlsx", ".xlsm"):
-        package("openpyxl", "excel", f"{ending} files")
-        return pandas.read_excel(path, engine="openpyxl")
-    if ending == ".ods":
-        package("odf", "excel", ".ods files")
-        return pandas.read_excel(path, engine="odf")
     if ending in (".feather", ".arrow"):
         return _arrow(path)
     return pandas.DataFrame(_json(path, ending))
