@@ -117,10 +117,14 @@ def retell(chosen):
     """Write saved results again, without their pictures."""
     for name, reproduction in chosen.items():
         content = overview.saved(name)
-        if content is not None:
-            result = framework.Result.of_saved(reproduction, content)
-            for path in result.save(with_figures=False):
-                print(f"Wrote {path}")
+        if content is None:
+            continue
+        if set(content["settings"]) != set(reproduction.settings):
+            note(f"{name} was left as it is: it was run by another protocol")
+            continue
+        result = framework.Result.of_saved(reproduction, content)
+        for path in result.save(with_figures=False):
+            print(f"Wrote {path}")
     print(f"Wrote {overview.write()}")
     return 0
 

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,7 @@ class Reproduction:
         Document and name, such as "003/table-3.5"; folders and files are named after it.
     title, source, data, protocol : str
         What is shown; where it was printed; on which rows; and how our numbers come about. Breaks of lines in
-        these and in remarks do not count.
+        these and in remarks do not count, but empty lines of the protocol do.
     keys : tuple of str
         Entries of a record that say what was measured.
     columns : mapping of str to str
@@ -139,7 +140,7 @@ class Result:
             f"# {of.id}: {of.title}",
             f"Source: {one_line(of.source)}.",
             f"Data: {one_line(of.data)}",
-            f"How: {one_line(of.protocol)}",
+            f"How: {paragraphs(of.protocol)}",
             f"{'Quick run' if self.quick else 'Full run'}, seed {self.seed}{settings}.",
             numbers,
         ]
@@ -154,7 +155,7 @@ class Result:
             "title": of.title,
             "source": one_line(of.source),
             "data": one_line(of.data),
-            "protocol": one_line(of.protocol),
+            "protocol": paragraphs(of.protocol),
             "remarks": [one_line(remark) for remark in of.remarks],
             "quick": self.quick,
             "seed": self.seed,
@@ -213,6 +214,11 @@ def beside(name: str) -> str:
 def one_line(text: str) -> str:
     """Text that was broken into lines to suit its file."""
     return " ".join(text.split())
+
+
+def paragraphs(text: str) -> str:
+    """The same of each part between empty lines."""
+    return "\n\n".join(one_line(part) for part in re.split(r"\n\s*\n", text.strip()))
 
 
 def table(rows: Sequence[Record], formats: Mapping[str, str]) -> str:

@@ -38,6 +38,7 @@ QUALITY = {
     "distance": ".2f",
 }
 ABOUT_QUALITY = """
+
     Quality is measured on 1000 drawn images. They are treated as the source treats what it shows: negative
     pixels become zero, and the largest of an image becomes one. "Called a 2" is the share that a network
     takes for a 2 which was trained on the 60,000 real training digits (128 hidden units, eight passes; it
@@ -49,12 +50,14 @@ ABOUT_QUALITY = """
     less like the fitted ones than new real ones are.
 """
 ABOUT_ROWS = f"""
+
     "{REBUILT}" are held-out digits made of their own sources, which is the best that sources can do; drawn
     digits are compared with these, not with the originals, so that what the parts leave out tells nobody
     apart. "{SHUFFLED}" takes each source from another fitted digit: sources with the right values that
     know nothing of one another. "{OTHERS}" are real digits of the other nine, made of parts of the 2.
 """
 ABOUT_DENSITIES = f"""
+
     Plain EM from one start by k-means, until the log-likelihood gains less than {EM["tol"]:g} of its size or
     for {EM["max_iter"]} iterations, as in the source. No variance falls below {NOISE_FLOOR:.0%} of that which
     a source has in all fitted images. ln p is the mean log density of the sources of an image, of fitted and

@@ -172,6 +172,7 @@ REPRODUCTION = Reproduction(
         Images are factorised by NMF, whose parts have unit length, and their sources have a mixture of
         Gaussians. "{NESTED}" is the source's equation (3.4), of which it shows nothing: a mixture of mixtures
         of {SUBCOMPONENTS} Gaussians, with K Gaussians in all. {ABOUT_DENSITIES} {ABOUT_QUALITY} {ABOUT_ROWS}
+
         For all digits "classes" is the exponential of the entropy of the classes that the network sees: 10,
         if all are equally frequent.
     """,

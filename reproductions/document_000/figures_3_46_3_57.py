@@ -117,9 +117,11 @@ REPRODUCTION = Reproduction(
         Images are factorised by NMF, whose parts have unit length, and their sources have a mixture of K
         factor analysers with d' factors and, as in the source, one diagonal noise for all components.
         {ABOUT_DENSITIES} "Falls" counts iterations that lowered the log-likelihood. {ABOUT_QUALITY}
-        {ABOUT_ROWS} For all digits "classes" is the exponential of the entropy of the classes that the
-        network sees: 10, if all are equally frequent. Sources are those of 000/figures-3.28-3.45, so log
-        densities may be compared with those there.
+        {ABOUT_ROWS}
+
+        For all digits "classes" is the exponential of the entropy of the classes that the network sees: 10,
+        if all are equally frequent. Sources are those of 000/figures-3.28-3.45, so log densities may be
+        compared with those there.
     """,
     keys=("digits", "parts", "K", "d'"),
     columns=DENSITY | QUALITY | {"iterations": "", "falls": ""},

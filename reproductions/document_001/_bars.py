@@ -16,6 +16,7 @@ N_ITER = 60
 LAST = 10  # iterations at the end, without noise and with more units on
 NOISE = 0.05  # times a Poisson number of mean one is added to each weight
 ABOUT_SOURCE = f"""
+
     The algorithm of the source: weights begin uniform between 0 and 1, and so does the probability pi of a
     unit to be on; weights move by least squares, with negative ones set to zero (eq. 3.8). We also let them
     move by the step of EM for Poisson noise ("{EXACT}"). "{NOISY}": after each iteration but the last {LAST},
@@ -23,6 +24,7 @@ ABOUT_SOURCE = f"""
     which it says no more.
 """
 ABOUT_FOUND = """
+
     Units are assigned to bars so that squared distances are least. A bar is found if its unit is above half
     of the true weight on the pixels of the bar, and below it on all others.
 """

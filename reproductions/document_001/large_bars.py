@@ -102,10 +102,11 @@ REPRODUCTION = Reproduction(
     protocol=f"""
         "{DEFAULT}" is BNMF with its defaults but for truncation and candidates=None (all units may be on in
         any image); "{PLAIN}" has n_init=1 and 60 iterations without acceleration. {ABOUT_SOURCE}
-        At most two units are on there (pi H), and three in the last {LAST} iterations. {ABOUT_FOUND} Numbers
-        are means over draws of the images; "amplitudes off by" is the largest relative error of a bar's mean
-        weight, "codes right" the share of units whose state in the most probable code, with at most
-        {JUDGED_AT} on, is true. "Seconds" are of a whole fit with its starts.
+        At most two units are on there (pi H), and three in the last {LAST} iterations. {ABOUT_FOUND}
+
+        Numbers are means over draws of the images; "amplitudes off by" is the largest relative error of a
+        bar's mean weight, "codes right" the share of units whose state in the most probable code, with at
+        most {JUDGED_AT} on, is true. "Seconds" are of a whole fit with its starts.
     """,
     keys=("method", "most on"),
     columns={

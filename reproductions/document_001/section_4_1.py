@@ -177,11 +177,15 @@ REPRODUCTION = Reproduction(
         a pixel of a bar has the weight 10, crossing bars add, and pixels are Poisson counts.
     """,
     protocol=f"""
-        {ABOUT_SOURCE} Truncation "{AS_SOURCE}": at most two units on, posteriors normalised over up to three,
+        {ABOUT_SOURCE}
+
+        Truncation "{AS_SOURCE}": at most two units on, posteriors normalised over up to three,
         and all states in the last {LAST} iterations; other than in the source pi is corrected for truncation
         before that. No weight falls below 1e-6 of the mean pixel, so that no count is impossible. The
         log-likelihood is that of all rows over all states, however the parameters were learnt; "falls" are
-        iterations in which it went down. {ABOUT_FOUND} "Amplitudes off by" is the largest relative error of a
+        iterations in which it went down. {ABOUT_FOUND}
+
+        "Amplitudes off by" is the largest relative error of a
         bar's mean weight, "codes right" the share of units whose state in the most probable code is true.
     """,
     keys=("start", "step", "truncation"),

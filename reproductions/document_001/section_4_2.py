@@ -113,10 +113,14 @@ REPRODUCTION = Reproduction(
         a maximum of 10 and rounded, because Poisson noise makes counts; the source says nothing of rounding.
     """,
     protocol=f"""
-        {ABOUT_SOURCE} Truncation "{AS_SOURCE}": the source sets the most units on to pi H, but pi is not
+        {ABOUT_SOURCE}
+
+        Truncation "{AS_SOURCE}": the source sets the most units on to pi H, but pi is not
         known here; we take two, with posteriors normalised over up to three, and in the last {LAST}
         iterations three and four. "{PROPER}", beyond the source, is the bound over such states. All have the
-        same start and 60 iterations, without acceleration. "Bound" is a lower bound of the log-likelihood per
+        same start and 60 iterations, without acceleration.
+
+        "Bound" is a lower bound of the log-likelihood per
         image, over states with at most {JUDGED_AT} units on, however the parameters were learnt. "Units on"
         is the expected number per image, "one unit on" the share of images for which it is below 1.5, "least
         used" and "most used" the share of images in which such a unit is on, and "ink of a unit" the mean sum

@@ -107,9 +107,13 @@ REPRODUCTION = Reproduction(
     protocol=f"""
         "{DEFAULT}" is BNMF with its defaults, "{ONE_START}" the same with n_init=1; both run until the
         log-likelihood settles. {ABOUT_SOURCE} It runs for 60 iterations, with noise as the published rates
-        have it. Truncation "{AS_SOURCE}": at most two units on (pi H = 2.4), posteriors normalised over up to
+        have it.
+
+        Truncation "{AS_SOURCE}": at most two units on (pi H = 2.4), posteriors normalised over up to
         three; the source's algorithm has all states in its last {LAST} iterations. "{PROPER}", beyond the
-        source, is the bound over such states. {ABOUT_FOUND} "All bars" is the share of runs that find eight,
+        source, is the bound over such states. {ABOUT_FOUND}
+
+        "All bars" is the share of runs that find eight,
         with its standard error, "bars" their mean number. Beyond the source: shares of runs with the mean
         weight of every bar within 5 % ("amplitudes"), the probability within 0.03 of 0.3 ("pi"), and 97 % of
         the units right in the most probable codes ("codes", over all states). "Seconds" are of one run on one

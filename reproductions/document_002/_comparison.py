@@ -53,21 +53,28 @@ COLUMNS = {
 }
 PROTOCOL = f"""
     Twofold cross-validation with as many of each class in both halves, every measure on the half that was not
-    fitted. Of several starts the likeliest is kept (the worse half is given up after four steps, and so on).
-    L > 1 begins from groups of rows. "{BY_CHANCE}", which is closer to the source, are groups made by chance.
+    fitted.
+
+    Of several starts the likeliest is kept (the worse half is given up after four steps, and so on). L > 1
+    begins from groups of rows. "{BY_CHANCE}", which is closer to the source, are groups made by chance.
     "{BY_KMEANS}" are for MPPCA groups made by k-means of the rows; for MFM, of five starts three are made by
     k-means of rows about the means of their classes, one by k-means of the rows in d principal dimensions,
-    and one by chance. So MFM and MPPCA mostly begin from different groups. PPCA is MPPCA with L = 1. No noise
-    variance may fall below {NOISE_FLOOR:.0%} of the mean variance of the features; a fit ends when the
-    log-likelihood gains less than {TOL:g} of its size. The SVM has C = 1. Measures are those of section 5.2:
-    R_dim is the expected squared error of the factors, per factor; R_clas the expected probability of a wrong
-    label, P_cc the share of right ones, by x or by the estimated factors y; R_clus the expected probability
-    of a wrong component; SER, in dB, is the mean of |x| / |x_hat - x| with x_hat made from the averaged
-    factors by the most probable component. Beyond the source: "R_dim, turned" is R_dim after the factors of
-    each component were turned at random about w, which changes no density; "SER, least squares" is that of
-    the row projected on its component; ln p(x) is the mean log density of rows; "purity" is the share of rows
-    in the class that has most rows of their component. Means are taken over folds and pairs, "{WORST}" is the
-    least over pairs.
+    and one by chance. So MFM and MPPCA mostly begin from different groups. PPCA is MPPCA with L = 1.
+
+    No noise variance may fall below {NOISE_FLOOR:.0%} of the mean variance of the features; a fit ends when
+    the log-likelihood gains less than {TOL:g} of its size. The SVM has C = 1.
+
+    Measures are those of section 5.2: R_dim is the expected squared error of the factors, per factor; R_clas
+    the expected probability of a wrong label, P_cc the share of right ones, by x or by the estimated factors
+    y; R_clus the expected probability of a wrong component; SER, in dB, is the mean of |x| / |x_hat - x| with
+    x_hat made from the averaged factors by the most probable component.
+
+    Beyond the source: "R_dim, turned" is R_dim after the factors of each component were turned at random
+    about w, which changes no density; "SER, least squares" is that of the row projected on its component; ln
+    p(x) is the mean log density of rows; "purity" is the share of rows in the class that has most rows of
+    their component.
+
+    Means are taken over folds and pairs, "{WORST}" is the least over pairs.
 """
 ABOUT_LEVELS = """
     Published numbers belong to other data and stand beside both kinds of starts. Levels cannot be compared,

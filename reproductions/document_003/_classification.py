@@ -46,19 +46,22 @@ KEYS = ("train on", "method", "components", "dimensions")
 COLUMNS = {"ERR": ".4f", "ERR, spread": ".4f", "draws": "", "chosen": "", "not fitted": ""}
 ABOUT_METHODS = f"""
     To save time, a fit has {STARTS} starts; by default there are up to some 80.
-    "Components" are those of each
-    class; components and dimensions without a printed number are additions of ours. Variants, which were not
-    published: in "{SHARED}" all components have one covariance of the factors, and in "{ALONE}" the model is
-    that of the source, with the weak prior; both are fitted with at most
+
+    "Components" are those of each class; components and dimensions without a printed number are additions of
+    ours. Variants, which were not published: in "{SHARED}" all components have one covariance of the factors,
+    and in "{ALONE}" the model is that of the source, with the weak prior; both are fitted with at most
     {N_COMPONENTS} components. LDA-GMM has at most one dimension less than there are classes.
+
     ERR is the share of test rows that are assigned to a wrong class, the mean over the tests; spread is their
-    standard deviation. "Chosen" are the
-    components and dimensions of lowest BIC of training rows and their classes, without a look at test rows;
-    BIC of PCA-GMM is completed by isotropic noise in the dimensions left out, and LDA-GMM takes as many
-    dimensions as it can. The short table has components x dimensions in brackets; "our lowest" is picked by
-    its test rows, as the source picks, so it is too good to be expected of new rows. The last four methods
-    are scikit-learn's with its defaults, but for the automatic shrinkage of LDA and more iterations of
-    logistic regression.
+    standard deviation.
+
+    "Chosen" are the components and dimensions of lowest BIC of training rows and their classes, without a
+    look at test rows; BIC of PCA-GMM is completed by isotropic noise in the dimensions left out, and LDA-GMM
+    takes as many dimensions as it can. The short table has components x dimensions in brackets; "our lowest"
+    is picked by its test rows, as the source picks, so it is too good to be expected of new rows.
+
+    The last four methods are scikit-learn's with its defaults, but for the automatic shrinkage of LDA and
+    more iterations of logistic regression.
 """
 IN_FOLDS = """
     Five folds with equal shares of classes; columns of noise, if any, are drawn anew for each. "One fold":

@@ -42,14 +42,18 @@ COLUMNS = {
 ABOUT_MEASURES = f"""
     Variants, which were not published: "{STANDARDISED}" and "{MPPCA_STANDARDISED}" have standardised
     features (MCFA then has a free mean, which BIC counts), and in "{SHARED}" all components have one
-    covariance of the factors. ERR is
-    one minus the accuracy under the best one-to-one assignment of clusters to classes; "ERR by majority" lets
-    several clusters stand for one class. "From classes" is a fit that starts from the estimates for each
-    class and then forgets the labels: evidence of what optima there are, not a result. If its BIC is above
-    ours, our fit is the likelier one; if it is below, our search has missed an optimum. BIC of PCA+GMM is, as
-    in the source, that of the projected data,
-    which compares with nothing; "BIC in data space" completes PCA+GMM by isotropic noise in the dimensions
-    left out and is comparable between all rows, and so is ICL; the lowest of each method are marked.
+    covariance of the factors.
+
+    ERR is one minus the accuracy under the best one-to-one assignment of clusters to classes; "ERR by
+    majority" lets several clusters stand for one class.
+
+    "From classes" is a fit that starts from the estimates for each class and then forgets the labels:
+    evidence of what optima there are, not a result. If its BIC is above ours, our fit is the likelier one; if
+    it is below, our search has missed an optimum.
+
+    BIC of PCA+GMM is, as in the source, that of the projected data, which compares with nothing; "BIC in data
+    space" completes PCA+GMM by isotropic noise in the dimensions left out and is comparable between all rows,
+    and so is ICL; the lowest of each method are marked.
 """
 MPPCA_FLOOR = """
     mPPCA has one noise variance for all features, whose units differ, so for features as they are it has the

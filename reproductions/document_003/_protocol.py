@@ -13,12 +13,17 @@ OPTIONS = {"noise_floor": NOISE_FLOOR}  # all else is the library's default
 PROTOCOL = f"""
     All models have the defaults of the library (its search among starts, its weak prior, and for classifiers
     the rows that classes borrow from each other), but no noise variance may fall below {NOISE_FLOOR:.0%} of
-    the feature's variance. Features are as they are for clusters and densities, because only so do printed
-    values of BIC come about, and standardised by the training rows for classifiers, because the source does
-    not say how its noise compares with its features. No labels of test rows are used, nor any labels for
-    clusters. These choices were made for the whole document before any number of this run was seen, but for
-    the floor of mPPCA in Tables 3.1 to 3.6, which is told there; what differs from them is a row of its own
-    and is marked.
+    the feature's variance.
+
+    Features are as they are for clusters and densities, because only so do printed values of BIC come about,
+    and standardised by the training rows for classifiers, because the source does not say how its noise
+    compares with its features.
+
+    No labels of test rows are used, nor any labels for clusters.
+
+    These choices were made for the whole document before any number of this run was seen, but for the floor
+    of mPPCA in Tables 3.1 to 3.6, which is told there; what differs from them is a row of its own and is
+    marked.
 """
 FIXED = """
     Rows are given, so a model is fitted from several seeds and the fit of largest objective (likelihood and

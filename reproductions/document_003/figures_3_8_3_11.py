@@ -210,10 +210,11 @@ REPRODUCTION = Reproduction(
     protocol=f"""
         {_protocol.PROTOCOL} As many components as classes, and one fit for each draw. Numbers are means over
         the draws: 20 for Coil-4-proc, of other objects each, and 5 for the others (3 for variants of rows),
-        which differ in rows and starts, those of ULC-3 in starts only. Variants, which were not published:
-        "{SHARED}" has one covariance of the factors for all components, "{ONE_START}" no search among
-        starts, and data sets with a comma other rows, features or factors.
-        ERR is that of the best one-to-one assignment.
+        which differ in rows and starts, those of ULC-3 in starts only.
+
+        Variants, which were not published: "{SHARED}" has one covariance of the factors for all components,
+        "{ONE_START}" no search among starts, and data sets with a comma other rows, features or factors. ERR
+        is that of the best one-to-one assignment.
     """,
     keys=KEYS,
     columns={

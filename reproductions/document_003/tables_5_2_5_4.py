@@ -198,17 +198,23 @@ REPRODUCTION = Reproduction(
     """,
     protocol=f"""
         {_protocol.PROTOCOL} As many components as classes, {SUBCOMPONENTS} sub-components for each. The
-        second layer is trained with the first one frozen ("{GREEDY}"). Numbers are means over the draws: 20
-        for Coil-4-proc, of other objects each, and 5 for the others, which differ in rows and starts, those
-        of ULC-3 in starts only; gains are over one layer in the same draws, and "least gain" is the worst
-        of them. All values of log p(y) are densities of rows; those of two layers are of the collapsed
-        mixture, which is exact, so they and the error rates of "DMFA" and "DMCFA" stand beside those
-        printed for S-MFA and S-MCFA. log p(z) is the density of expected factors under the second layer;
-        beside it stands what is printed for DMFA and DMCFA. "ERR, deep" repeats our ERR beside the rates
-        printed for DMFA and DMCFA: in exact inference deep and collapsed model are one. The bound is what
-        training of the second layer raises. ERR is that of the best one-to-one assignment of the components
-        of the first layer. One default of the library (prior_rows) was chosen by a look at test rows of
-        Leuk72_3k, see the remarks.
+        second layer is trained with the first one frozen ("{GREEDY}").
+
+        Numbers are means over the draws: 20 for Coil-4-proc, of other objects each, and 5 for the others,
+        which differ in rows and starts, those of ULC-3 in starts only; gains are over one layer in the same
+        draws, and "least gain" is the worst of them.
+
+        All values of log p(y) are densities of rows; those of two layers are of the collapsed mixture, which
+        is exact, so they and the error rates of "DMFA" and "DMCFA" stand beside those printed for S-MFA and
+        S-MCFA. log p(z) is the density of expected factors under the second layer; beside it stands what is
+        printed for DMFA and DMCFA. "ERR, deep" repeats our ERR beside the rates printed for DMFA and DMCFA:
+        in exact inference deep and collapsed model are one.
+
+        The bound is what training of the second layer raises. ERR is that of the best one-to-one assignment
+        of the components of the first layer.
+
+        One default of the library (prior_rows) was chosen by a look at test rows of Leuk72_3k, see the
+        remarks.
     """,
     keys=KEYS,
     columns={

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from reproductions import available, inventory, judgement, overview
+from reproductions import available, evidence, inventory, judgement, overview
 from reproductions.judgement import EXCLUDED, MATCHED, NOISE, NOT_RUN, WORSE
 from tests.reproductions.test_framework import example
 
@@ -55,6 +55,45 @@ def test_every_printed_number_is_a_cell_once():
     found = judgement.cells(reproduction, [{"case": "a", "ERR": 0.4}, {"case": "c", "ERR": 0.4}])
     states = {cell.key[0]: cell.state for cell in found}
     assert states == {"a": MATCHED, "b": NOT_RUN, "c": EXCLUDED}
+
+
+def test_other_fits_stand_beside_worse_rates_of_clusters():
+    reproduction = example(published=[{"case": name, "ERR": 0.1} for name in "abcd"], better={"ERR": "lower"})
+    ours = {"rows": 100, "ERR": 0.3, "BIC": 50.0}
+    records = [
+        {"case": "a", evidence.BY_LABEL: 0.1} | ours,
+        {"case": "b", evidence.FROM_CLASSES: 0.1, evidence.THEIR_BIC: 60.0} | ours,
+        {"case": "c", evidence.FROM_CLASSES: 0.1, evidence.THEIR_BIC: 40.0} | ours,
+        {"case": "d", evidence.FROM_CLASSES: 0.2, evidence.THEIR_BIC: 40.0} | ours,
+    ]
+    one_each = dict.fromkeys(evidence.CLUSTERS[1:], 1)
+    assert evidence.of_clusters(reproduction, records) == {"worse": 4} | one_each
+    assert evidence.of_clusters(reproduction, [{"case": "a", "ERR": 0.3}]) is None
+
+
+def test_variants_stand_beside_worse_rates_of_classes():
+    key = {"train on": "x", "components": 1}
+    published = [key | {"method": "2L-MJFA", "dimensions": q, "ERR": 0.1} for q in (1, 2)]
+    keys = ("train on", "method", "components", "dimensions")
+    reproduction = example(keys=keys, published=published, better={"ERR": "lower"}, tested=lambda *_: 100)
+    shared = evidence.VARIANTS[evidence.SHARED]
+    rates = {("2L-MJFA", 1): 0.3, ("2L-MJFA", 2): 0.1, (shared, 1): 0.1, (shared, 2): 0.3}
+    records = [key | {"method": method, "dimensions": q, "ERR": err} for (method, q), err in rates.items()]
+    expected = {"worse": 1, evidence.SHARED: "1 of 1 tried", evidence.ALONE: "0 of 0 tried"}
+    assert evidence.of_classes(reproduction, records) == expected
+    assert evidence.of_classes(reproduction, records[:2]) is None
+
+
+def test_results_of_another_protocol_are_not_retold(monkeypatch, tmp_path, capsys):
+    from reproductions.__main__ import main
+
+    monkeypatch.setattr(overview, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(overview, "saved", lambda name: {"settings": {"of yesterday": 1}})
+    monkeypatch.setattr(overview, "page", lambda: "")
+    assert main(["003/table-3.7", "--retell"]) == 0
+    answer = capsys.readouterr()
+    assert "another protocol" in answer.err
+    assert "table-3.7" not in answer.out
 
 
 def test_inventory_names_every_reproduction():
