@@ -65,9 +65,10 @@ def test_other_fits_stand_beside_worse_rates_of_clusters():
         {"case": "b", evidence.FROM_CLASSES: 0.1, evidence.THEIR_BIC: 60.0} | ours,
         {"case": "c", evidence.FROM_CLASSES: 0.1, evidence.THEIR_BIC: 40.0} | ours,
         {"case": "d", evidence.FROM_CLASSES: 0.2, evidence.THEIR_BIC: 40.0} | ours,
+        {"case": "e", evidence.FROM_CLASSES: 0.1, evidence.THEIR_BIC: 49.0} | ours,  # no evidence
     ]
-    one_each = dict.fromkeys(evidence.CLUSTERS[1:], 1)
-    assert evidence.of_clusters(reproduction, records) == {"worse": 4} | one_each
+    counts = {"worse": 5, evidence.PICKED: 1, evidence.LESSER: 2, evidence.MISSED: 1, evidence.NOT_THERE: 1}
+    assert evidence.of_clusters(reproduction, records) == counts
     assert evidence.of_clusters(reproduction, [{"case": "a", "ERR": 0.3}]) is None
 
 
