@@ -58,7 +58,9 @@ def test_every_printed_number_is_a_cell_once():
 
 
 def test_other_fits_stand_beside_worse_rates_of_clusters():
-    reproduction = example(published=[{"case": name, "ERR": 0.1} for name in "abcd"], better={"ERR": "lower"})
+    reproduction = example(
+        published=[{"case": name, "ERR": 0.1} for name in "abcde"], better={"ERR": "lower"}
+    )
     ours = {"rows": 100, "ERR": 0.3, "BIC": 50.0}
     records = [
         {"case": "a", evidence.BY_LABEL: 0.1} | ours,
