@@ -22,7 +22,8 @@ SIZES = {  # layers of thyroid as in the paper
     "digits": {"hidden_layer_sizes": (30, 10), "n_factors": 2, "n_components": 4, "batch_size": 128},
 }
 OURS, LITERAL, UNSHRUNKEN = "ours", "literal penalty", "literal penalty and covariances"
-VARIANTS = (OURS, LITERAL, UNSHRUNKEN)
+STOPPED = "ours, stopped early"
+VARIANTS = (OURS, LITERAL, UNSHRUNKEN, STOPPED)
 EIGHT = 8  # the digit that is odd
 TOGETHER = 4  # fits whose ranks are averaged, or of which the one with the least loss is taken
 LAST = 0.05  # of the epochs, whose mean loss is that of a fit: single ones are noisy
@@ -47,6 +48,7 @@ def options_of(variant, n_rows):
         OURS: {},
         LITERAL: {"covariance_penalty": 0.005 / n_rows},
         UNSHRUNKEN: {"covariance_penalty": 0.005 / n_rows, "covariance_shrinkage": 0.0},
+        STOPPED: {"validation_fraction": 0.2, "patience": 100},
     }[variant]
 
 
@@ -142,7 +144,8 @@ REPRODUCTION = Reproduction(
         in the seed alone, so that the spread over seeds is not mixed with that over rows. As many test rows
         as there are anomalies are called anomalies. "Mean rank" averages the ranks that test rows have by
         fits with four seeds, and "least loss" takes the fit whose loss, a mean over the last twentieth of its
-        epochs, is the least of four.
+        epochs, is the least of four. "Stopped early" holds a fifth of the training rows out, and keeps the
+        parameters of the epoch with their least loss, which no later one within 100 epochs improves.
     """,
     keys=("data", "variant"),
     columns={
