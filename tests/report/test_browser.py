@@ -39,7 +39,7 @@ def places(page):
     )
     x = box["x"] + (across + 0.04) / 1.08 * box["width"]
     y = box["y"] + (1 - (up + 0.04) / 1.08) * box["height"]
-    return np.stack([x, y], axis=1), np.frombuffer(base64.b64decode(data["groups"][0]["data"]), "<u2")
+    return np.stack([x, y], axis=1), np.frombuffer(base64.b64decode(data["groups"][0]["data"]), "u1")
 
 
 def alone(where):

@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.neighbors import KernelDensity
 
 from latently.factorization import NLMF, NMF, DeepNLMF
-from latently.mixture import MCFA, MFA, FactorAnalysis, GaussianMixture
+from latently.mixture import MCFA, MFA, BayesianGaussianMixture, FactorAnalysis, GaussianMixture
 from latently.report import explore, report, write_report
 from latently.report._facts import Facts
 from latently.report._makers import maker_of
+from latently.supervised import PerClass
 from tests.report.cases import NASTY, Reader, digits, fitted, mcfa, wine
 
 EXACT = {"rtol": 1e-4, "atol": 1e-4}
@@ -79,6 +81,61 @@ def test_classifiers_have_components_of_classes(visit, tmp_path):
     found = [ask(page, "tell", i) for i in range(0, 178, 25)]
     assert [model.classes_[one["component"]] for one in found] == model.predict(X[::25]).tolist()
     np.testing.assert_allclose([one["logDensity"] for one in found], model.score_samples(X[::25]), **EXACT)
+
+
+@pytest.mark.parametrize("density", [FactorAnalysis(2), MCFA(2, 3, random_state=0, n_init=1)])
+def test_densities_of_classes_have_components(visit, tmp_path, density):
+    """Also where each class has a map of its own, and shares it among its components."""
+    X, y, _ = wine()
+    model = PerClass(density).fit(X, y)
+    page = opened(visit, tmp_path / "e.html", model, X, labels=y)
+    names = page.locator("#component option").all_inner_texts()
+    K = getattr(density, "n_components", 1)
+    assert len(names) == 3 * K and names[-1] == ("class class_2, component 1" if K > 1 else "class class_2")
+    found = [ask(page, "tell", i) for i in range(0, 178, 25)]
+    np.testing.assert_allclose([one["logDensity"] for one in found], model.score_samples(X[::25]), **EXACT)
+    own = model.densities_[2]
+    i, last = 170, found[-1]
+    assert model.classes_[ask(page, "tell", i)["component"] // K] == model.predict(X[i : i + 1])[0]
+    posterior = own.factor_posterior(X[175:176])[0][0]
+    k = last["component"] - 2 * K
+    z = posterior[k] if posterior.ndim == 2 else posterior
+    np.testing.assert_allclose(last["code"], z, **EXACT)
+
+
+def test_heavy_tails_are_those_of_python(visit, tmp_path):
+    X, _, _ = wine()
+    X = X.copy()
+    X[3, 2] = np.nan
+    model = GaussianMixture(2, tails="t", random_state=0, n_init=1).fit(X)
+    page = opened(visit, tmp_path / "e.html", model, X)
+    scores = model.score_samples(X)
+    for i in (0, 3, 60, int(np.argmin(scores))):
+        assert ask(page, "tell", i)["logDensity"] == pytest.approx(scores[i], rel=1e-4)
+    drawn = []
+    page.check("#with-noise")
+    page.select_option("#draw-from", label="component 1")
+    settled = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    for _ in range(80):
+        page.evaluate("document.getElementById('draw').click()")
+        page.evaluate(settled)
+        drawn.append(json.loads(page.locator("#explorer").get_attribute("data-code")))
+    nu = model.degrees_of_freedom_[1]
+    spread = np.median(np.abs(drawn))
+    expected = np.median(np.abs(np.random.default_rng(0).standard_t(nu, 10**5)))
+    assert spread == pytest.approx(expected, rel=0.15)
+
+
+@pytest.mark.parametrize("kind", ["noise", "predictive"])
+def test_other_densities_than_gaussian_ones_are_not_shown(kind):
+    """Sliders make rows all the same."""
+    X, _, _ = wine()
+    if kind == "noise":
+        model = GaussianMixture(2, noise_component=True, random_state=0, n_init=1).fit(X)
+    else:
+        model = BayesianGaussianMixture(3, random_state=0, max_iter=20).fit(X)
+    assert not maker_of(Facts(model, X)).has_density
+    assert maker_of(Facts(mcfa(), X)).has_density
 
 
 @pytest.mark.parametrize(
@@ -334,7 +391,8 @@ def test_the_explorer_fits_and_has_names(visit, tmp_path, width):
 
 
 def test_models_that_make_no_rows_say_so():
-    model, X = fitted("PerClass")
+    X, y, _ = wine()
+    model = PerClass(KernelDensity()).fit(X, y)
     with pytest.raises(ValueError, match="PerClass cannot be explored"):
         explore(model, X)
     assert "Explorer" not in Reader(report(model, X).html).headings()

@@ -7,12 +7,13 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from latently.factorization import DeepNLMF
+from latently.factorization import NMF, DeepNLMF
+from latently.metrics import clustering_accuracy, purity
 from latently.mixture import FactorAnalysis, GaussianMixture
 from latently.report._facts import Facts
 from latently.report._groups import MOST_DIFFERENT, NO_LABEL, labelled, profiles
 from latently.report._points import column, drawn_rows, points
-from tests.report.cases import MODELS, fitted, holed, mcfa, wine
+from tests.report.cases import MODELS, digits, fitted, holed, mcfa, wine
 
 
 def facts_of(model, X, **given):
@@ -331,3 +332,24 @@ def test_thresholds_of_estimated_densities_are_those_of_all_draws():
     Estimated.n_draws = 0
     assert facts._rare_score() == pytest.approx(expected, abs=1e-9)
     assert Estimated.n_draws < 10_000 * 1000 / 5
+
+
+def test_agreement_of_unequal_numbers_is_purity():
+    """As the command line says it: a one-to-one matching would leave some out."""
+    X, y, _ = wine()
+    for K, equal in ((2, False), (3, True)):
+        model = GaussianMixture(K, covariance_type="diag", random_state=0).fit(X)
+        found = Facts(model, X, labels=y).agreement
+        components = model.predict(X)
+        assert found.purity == purity(y, components)
+        assert found.accuracy == (clustering_accuracy(y, components) if equal else None)
+        assert found.in_words[1] == (found.accuracy if equal else found.purity)
+
+
+def test_rows_without_groups_are_coloured_by_what_varies():
+    """Not by the first pixel, which is always zero."""
+    X, _ = digits()
+    X = X * (np.arange(64) != 0)
+    payload, _ = points(Facts(NMF(3, random_state=0, max_iter=5, tol=0).fit(X), X, image_shape=(8, 8)))
+    chosen = payload["values"][payload["coloured"]]
+    assert chosen["feature"] == np.argmax(X.std(axis=0)) and chosen["high"] > chosen["low"]

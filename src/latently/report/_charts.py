@@ -318,10 +318,13 @@ def thinned(x, y, most=400):
     return [(float(x[i]), float(y[i])) for i in kept]
 
 
-def histogram(identifier, values, *, name, threshold, threshold_name, column=None):
-    """Histogram of values, with a line at a threshold."""
+def histogram(identifier, values, *, name, threshold, threshold_name, column=None, limits=None):
+    """Histogram of values, with a line at a threshold.
+
+    Without limits, the first bin has all values that are far below the others.
+    """
     finite = values[np.isfinite(values)]
-    low, high = padded(*_range_without_tail(finite, threshold))
+    low, high = limits or padded(*_range_without_tail(finite, threshold))
     counts, edges = np.histogram(
         np.clip(finite, low, high), bins=min(60, max(8, int(2 * math.sqrt(len(finite))))), range=(low, high)
     )

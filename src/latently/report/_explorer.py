@@ -183,8 +183,12 @@ def _component_names(facts, maker):
     K = len(maker.weights)
     if facts.groups is not None and facts.groups.noun == "component" and len(facts.groups.names) == K:
         return facts.groups.names
-    if facts.is_classifier and len(facts.model.classes_) == K:
-        return [f"class {name}" for name in facts.model.classes_]
+    if maker.class_of is not None:
+        names = [f"class {facts.model.classes_[c]}" for c in maker.class_of]
+        if len(set(names)) == K:
+            return names
+        nth = [names[:k].count(name) for k, name in enumerate(names)]
+        return [f"{name}, component {j}" for name, j in zip(names, nth, strict=True)]
     return [f"{'component' if facts.flat is facts.model else 'sub-component'} {k}" for k in range(K)]
 
 
@@ -304,9 +308,9 @@ def _components_of_classes(facts, maker):
     if facts.groups.noun == "component" and len(facts.groups.names) == K:
         both = np.bincount(facts.classes.codes * K + facts.groups.codes, minlength=C * K)
         return packed(both.reshape(C, K).astype(float))
-    if facts.is_classifier and K % len(facts.model.classes_) == 0:  # components of each class
-        own = np.kron(np.eye(len(facts.model.classes_)), np.ones(K // len(facts.model.classes_)))
+    if maker.class_of is not None:
         table = np.ones((C, K))
+        own = maker.class_of == np.arange(len(facts.model.classes_))[:, None]
         table[: len(own)] = own * maker.weights
         return packed(table)
     return None

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from latently.metrics import adjusted_rand_score, clustering_accuracy
+from latently.metrics import adjusted_rand_score, clustering_accuracy, purity
 from latently.report._groups import NO_LABEL, Agreement, Groups, labelled, profiles
 from latently.report._inputs import (
     checked_image_shape,
@@ -254,7 +254,9 @@ class Facts:
         ):
             return None
         both = self.classes.codes[self._of_known_class], self.groups.codes[self._of_known_class]
-        return Agreement(clustering_accuracy(*both), adjusted_rand_score(*both))
+        alike = len(np.unique(both[0])) == len(np.unique(both[1]))
+        accuracy = clustering_accuracy(*both) if alike else None
+        return Agreement(accuracy, purity(*both), adjusted_rand_score(*both))
 
     def strongest(self, scores, most):
         """Indices of the features with the highest scores (D,), in the order of the data."""
@@ -278,9 +280,9 @@ class Facts:
     def scores(self):
         """(n,) log densities in the original units, or a lower bound; None if there is neither."""
         _, found = self._scored
-        return None if found is None else found - self._log_volume(self.X)
+        return None if found is None else found - self.log_volume(self.X)
 
-    def _log_volume(self, X):
+    def log_volume(self, X):
         """(n,) log density in the units of the model minus that in the original units."""
         return ~np.isnan(X) @ np.log(self.scale)
 
@@ -325,8 +327,8 @@ class Facts:
         only these get all: until no other row, with the largest error seen, can be among the lowest.
         """
         if "n_samples" not in inspect.signature(self.model.score_samples).parameters:
-            return np.sort(self._asked("score_samples", X) - self._log_volume(X))[:n]
-        volume = self._log_volume(X)
+            return np.sort(self._asked("score_samples", X) - self.log_volume(X))[:n]
+        volume = self.log_volume(X)
         rough = self._asked("score_samples", X, n_samples=_ROUGH) - volume
         order = np.argsort(rough, kind="stable")
         fine = np.zeros(0)

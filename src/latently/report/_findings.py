@@ -108,7 +108,13 @@ def uncertainty(facts):
         f"certain its {groups.noun} is: {', '.join(shares)} of the rows. The table lists rows between groups."
     )
     chart = charts.histogram(
-        "certainty", certain, name="certainty", threshold=None, threshold_name="", column="certainty"
+        "certainty",
+        certain,
+        name="certainty",
+        threshold=None,
+        threshold_name="",
+        column="certainty",
+        limits=(min(1 / ordered.shape[1], float(certain.min())), 1.0),
     )
     return join(
         [

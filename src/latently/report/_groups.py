@@ -52,8 +52,16 @@ class Profiles:
 
 @dataclass(frozen=True)
 class Agreement:
-    accuracy: float  # fraction of rows under the best one-to-one matching of components and classes
+    accuracy: float | None  # fraction of rows under the best matching of as many components as classes
+    purity: float  # fraction of rows of the most frequent class of their component
     adjusted_rand: float
+
+    @property
+    def in_words(self):
+        """What rows do that agree, and the fraction of those that do."""
+        if self.accuracy is None:
+            return "have the most frequent class of their component", self.purity
+        return "have the class that matches their component", self.accuracy
 
 
 def labelled(labels, n, order=None):

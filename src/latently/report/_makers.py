@@ -4,22 +4,24 @@ Gaussian models with low-rank covariances are one form, with components k and la
 
     x = centre + base_k + map_k (shift_k + spread_k u) + noise,    code z = origin + shift_k + spread_k u
 
-and everything else is a chain of layers, from the code to the row. Rows are in the units of the model. Small
-arrays travel as 4-byte floats and large ones as 2-byte floats in units of the largest weight, whose rounding
-error is 5e-4 of a weight.
+with u ~ t for heavy tails, and everything else is a chain of layers, from the code to the row. Rows are in
+the units of the model. Small arrays travel as 4-byte floats and large ones as 2-byte floats in units of the
+largest weight, whose rounding error is 5e-4 of a weight.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln, logsumexp
 
 from latently.report._points import encoded
 
 _MOST_EXACT = 450_000  # numbers that travel as 4-byte floats
 _MOST_NUMBERS = 1_300_000  # of a model that can be explored
+_CHECKED = 3  # rows whose log densities are compared with those of the model
 _MOST_AXES = 8  # of Gaussians whose covariances are too large to travel
 
 
@@ -36,6 +38,8 @@ class Gaussians:
     origin: np.ndarray  # (q,)
     noun: str = "factor"
     has_density: bool = True
+    degrees: np.ndarray | None = None  # (K,) degrees of freedom of t distributions; None for Gaussians
+    class_of: np.ndarray | None = None  # (K,) the class that each component belongs to, if any
 
     @property
     def common(self):
@@ -48,6 +52,29 @@ class Gaussians:
     @property
     def size(self):
         return self.base.size + self.maps.size + self.noise.size
+
+    def log_density(self, x):
+        """Of one row, of which entries may be missing."""
+        seen = ~np.isnan(x)
+        n, q = np.count_nonzero(seen), self.n_codes
+        terms = []
+        for k, weight in enumerate(self.weights):
+            base, L, noise = (part[k % len(part)][seen] for part in (self.base, self.maps, self.noise))
+            centre = base + L @ self.shift[k]
+            L = L if self.spread is None else L @ self.spread[k]
+            scaled = L / noise[:, None]
+            M, gap = np.eye(q) + L.T @ scaled, x[seen] - centre
+            pull = scaled.T @ gap
+            distance = gap @ (gap / noise) - pull @ np.linalg.solve(M, pull)
+            log_det = np.log(noise).sum() + np.linalg.slogdet(M)[1]
+            if self.degrees is None:
+                log_density = -0.5 * (distance + n * np.log(2 * np.pi))
+            else:
+                nu = self.degrees[k]
+                log_density = gammaln((nu + n) / 2) - gammaln(nu / 2) - n / 2 * np.log(nu * np.pi)
+                log_density -= (nu + n) / 2 * np.log1p(distance / nu)
+            terms.append(np.log(weight) + log_density - 0.5 * log_det)
+        return float(logsumexp(terms))
 
 
 @dataclass(frozen=True)
@@ -66,14 +93,88 @@ class Chain:
 def maker_of(facts):
     """What makes rows; None if the model has neither components nor factors, or is too large for a page."""
     found = _gaussians(facts) or _chain(facts)
-    return found if found is not None and found.size <= _MOST_NUMBERS else None
+    if found is None or found.size > _MOST_NUMBERS:
+        return None
+    if isinstance(found, Gaussians) and found.has_density and not _agrees(found, facts):
+        return replace(found, has_density=False)
+    return found
+
+
+def _agrees(maker, facts):
+    """Whether the log densities of a few rows are those of the model, which may have more than Gaussians."""
+    if facts.scores is None:
+        return False
+    rows = np.unique(np.linspace(0, len(facts.X) - 1, _CHECKED).astype(int))
+    expected = facts.scores[rows] + facts.log_volume(facts.X[rows])
+    found = np.array([maker.log_density(x) for x in facts.X[rows]])
+    return bool(np.all(np.abs(found - expected) <= 1e-4 * (1.0 + np.abs(expected))))
 
 
 # -- Gaussian models ---------------------------------------------------------------------------------------
 
 
 def _gaussians(facts):
-    m, D = facts.flat, facts.X.shape[1]
+    D = facts.X.shape[1]
+    densities = getattr(facts.model, "densities_", None)
+    if densities is not None:
+        return _of_classes(densities, np.asarray(facts.model.class_prior_), D)
+    found = _of_one(facts.flat, D)
+    C = len(facts.model.classes_) if facts.is_classifier else 0
+    if found is None or C == 0 or len(found.weights) % C:
+        return found
+    return replace(found, class_of=np.repeat(np.arange(C), len(found.weights) // C))
+
+
+def _of_classes(densities, prior, D):
+    """The components of the densities of all classes, each with a map of its own."""
+    flat = [density.collapse() if hasattr(density, "collapse") else density for density in densities]
+    parts = [_of_one(density, D) for density in flat]
+    if any(part is None or part.degrees is not None for part in parts):
+        return None
+    q = max(part.n_codes for part in parts)
+    found = [_widened(part, q) for part in parts]
+    sizes = [len(part.weights) for part in parts]
+    together = {
+        name: np.concatenate([getattr(part, name) for part in found])
+        for name in ("base", "maps", "shift", "spread", "noise")
+    }
+    return Gaussians(
+        weights=np.concatenate([p * part.weights for p, part in zip(prior, parts, strict=True)]),
+        **together,
+        origin=np.zeros(q),
+        noun=parts[0].noun if len({part.noun for part in parts}) == 1 else "factor",
+        has_density=all(part.has_density for part in parts),
+        class_of=np.repeat(np.arange(len(parts)), sizes),
+    )
+
+
+def _widened(part, q):
+    """The same components with q codes, of which the last have no effect, and nothing in common."""
+    K, (_, D, own) = len(part.weights), part.maps.shape
+    spread = np.tile(np.eye(q), (K, 1, 1))
+    spread[:, :own, :own] = np.eye(own) if part.spread is None else part.spread
+    more = [(0, 0), (0, q - own)]
+    maps = np.broadcast_to(np.pad(part.maps, [(0, 0), *more]), (K, D, q))
+    base = np.broadcast_to(part.base, (K, D)) - part.maps @ part.origin
+    noise = np.broadcast_to(part.noise, (K, D))
+    return replace(
+        part,
+        base=base,
+        maps=maps,
+        shift=np.pad(part.shift + part.origin, more),
+        spread=spread,
+        noise=noise,
+        origin=np.zeros(q),
+    )
+
+
+def _of_one(m, D):
+    found = _by_loadings(m, D)
+    degrees = getattr(m, "degrees_of_freedom_", None)
+    return found if found is None or degrees is None else replace(found, degrees=np.asarray(degrees))
+
+
+def _by_loadings(m, D):
     noise = getattr(m, "noise_variance_", None)
     loadings = getattr(m, "loadings_", None)
     weights = _weights(m)
@@ -106,13 +207,13 @@ def _weights(m):
 
 def _of_covariances(m, weights, D):
     """Gaussians with covariances: S = s I + V (E - s I) V', with s the least eigenvalue."""
-    if not (hasattr(m, "covariances_") and hasattr(m, "means_") and hasattr(m, "covariance_type")):
+    if not (hasattr(m, "covariances_") and hasattr(m, "means_")):
         return None
     K, means = len(weights), np.asarray(m.means_)
     if means.shape != (K, D):
         return None
     covariances = np.asarray(m.covariances_)
-    if m.covariance_type in ("diag", "spherical"):
+    if getattr(m, "covariance_type", "full") in ("diag", "spherical"):
         noise = covariances.reshape(K, -1) * np.ones((K, D))
         return Gaussians(
             weights, means, np.zeros((K, D, 0)), np.zeros((K, 0)), None, noise, np.zeros(0), "axis"
@@ -292,6 +393,7 @@ def as_plain(maker, centre):
         "spread": None if maker.spread is None else packed(maker.spread),
         "noise": packed(maker.noise),
         "origin": packed(maker.origin),
+        "degrees": None if maker.degrees is None else packed(maker.degrees),
     }
 
 

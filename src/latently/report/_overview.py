@@ -46,7 +46,8 @@ def lead(facts, grid):
     if facts.share_predicted_right is not None:
         text += f" It predicts the class of {percent(facts.share_predicted_right)} of the rows correctly."
     elif facts.agreement is not None:
-        text += f" Its components agree with the classes for {percent(facts.agreement.accuracy)} of the rows."
+        what, share = facts.agreement.in_words
+        text += f" {percent(share)} of the rows {what}."
     if facts.unusual is not None and facts.unusual.n_below:
         n = facts.unusual.n_below
         text += f" {several(n, 'row').capitalize()} {'is' if n == 1 else 'are'} unusual under the model."
@@ -219,7 +220,8 @@ def numbers_of(facts):
     if facts.share_predicted_right is not None:
         yield "rows with correctly predicted class", percent(facts.share_predicted_right)
     if facts.agreement is not None:
-        yield "rows whose component matches their class", percent(facts.agreement.accuracy)
+        what, share = facts.agreement.in_words
+        yield f"rows that {what}", percent(share)
         yield "adjusted Rand index with the classes", number(facts.agreement.adjusted_rand)
 
 

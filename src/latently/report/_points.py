@@ -32,6 +32,8 @@ def points(facts):
     values += [
         column(facts.feature_names[j], facts.shown[rows, j], width) | {"feature": int(j)} for j in features
     ]
+    n_others = len(values) - len(features)
+    most = n_others + int(np.argmax(facts.informative[features])) if len(features) else 0
     names = None if facts.row_names is None else [facts.row_names[i] for i in rows]
     if names is not None and sum(map(len, names)) > _NAME_BYTES:
         names = None
@@ -42,7 +44,7 @@ def points(facts):
         "count": len(rows),
         "marks": MARKS,
         "names": names,
-        "rows": None if consecutive else encoded(numbers.astype("<u4")),
+        "rows": None if consecutive else _gaps(numbers),
         "axes": [column(name, values_of[rows], 2) for name, values_of in axes],
         "first": first,
         "groups": [
@@ -50,14 +52,23 @@ def points(facts):
                 "noun": groups.noun,
                 "kind": groups.kind,
                 "names": groups.names,
-                "data": encoded(groups.codes[rows].astype("<u2")),
+                "width": 1 if len(groups.names) <= 256 else 2,
+                "data": encoded(groups.codes[rows].astype("u1" if len(groups.names) <= 256 else "<u2")),
             }
             for groups in groupings
         ],
         "certainty": certainty,
+        "coloured": 0 if n_others else most,  # the value that colours rows without groups
         "values": values,
         "picture": list(facts.image_shape) if facts.image_shape and whole else None,
     }, rows
+
+
+def _gaps(numbers):
+    """Row numbers by the steps between them, which are small."""
+    gaps = np.diff(numbers, prepend=0)
+    width = 1 if gaps.min() >= 0 and gaps.max() < 256 else 4
+    return {"width": width, "data": encoded(gaps.astype("u1" if width == 1 else "<i4"))}
 
 
 def drawn_rows(facts):

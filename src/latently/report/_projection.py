@@ -38,10 +38,12 @@ def scatter(facts):
             f"Of {count(facts.n_rows)} rows {count(len(rows))} are drawn, including the most unusual ones. "
         )
     needs = "Without JavaScript, the picture stands still."
-    hint = (
-        "Click a point to pick its row, or a group below to isolate it. Drag to pan, or to draw a lasso with "
+    hint = "Click a point to pick its row"
+    hint += ", or a group to isolate it" if payload["groups"] else ""
+    hint += (
+        ". Drag to pan, or to draw a lasso with Shift or the lasso switched on; Ctrl and the mouse wheel, "
     )
-    hint += "Shift or the lasso switched on; Ctrl and the mouse wheel, or + and −, zoom."
+    hint += "or + and −, zoom."
     body = [
         element("p", text),
         element("noscript", element("p", needs)),
@@ -56,7 +58,7 @@ def scatter(facts):
             element("figcaption", hint),
             id="scatter-figure",
         ),
-        selected_rows(),
+        selected_rows(facts),
         where_groups_lie(facts, [axes[i] for i in first]),
         script_data("rows", payload),
     ]
@@ -67,8 +69,10 @@ def controls(payload):
     colours = [
         element("option", f"by {groups['noun']}", value=f"g{i}") for i, groups in enumerate(payload["groups"])
     ]
+    first = None if payload["groups"] else payload["coloured"]
     colours += [
-        element("option", f"by {value['name']}", value=f"v{i}") for i, value in enumerate(payload["values"])
+        element("option", f"by {value['name']}", value=f"v{i}", selected=i == first)
+        for i, value in enumerate(payload["values"])
     ]
 
     def axis_menu(identifier, chosen):
@@ -109,7 +113,7 @@ def canvases(n_points):
     )
 
 
-def selected_rows():
+def selected_rows(facts):
     """The list of what is selected; empty without the script."""
     return element(
         "div",
@@ -125,7 +129,7 @@ def selected_rows():
                     type="text",
                     size=22,
                     autocomplete="off",
-                    placeholder="17, or ash > 2",
+                    placeholder=_something_to_find(facts),
                 ),
             ),
             element("button", "Find", type="button", id="find-go"),
@@ -152,6 +156,20 @@ def selected_rows():
         ),
         id="chosen-rows",
     )
+
+
+def _something_to_find(facts):
+    """A row number, and a condition on the feature with the shortest name."""
+    n = min(17, facts.n_rows)
+    if facts.image_shape:
+        return f"{n}"
+    j = min(coloured_features(facts, len(drawn_rows(facts)))[0], key=lambda j: len(facts.feature_names[j]))
+    name = facts.feature_names[j]
+    if len(name) > 20:
+        return f"{n}"
+    middle = float(np.nanmean(facts.shown[:, j])) if facts.deviation[j] > 0 else 0.0
+    middle = 0.0 if abs(middle) < 1e-9 * facts.deviation[j] * facts.scale[j] else middle
+    return f"{n}, or {name} > {number(middle)}"
 
 
 def pairs(facts):
@@ -184,4 +202,5 @@ def where_groups_lie(facts, axes):
             cells = [element("td", text, class_="number") for text in (count(own.sum()), *places)]
             lines.append(element("tr", element("th", name, scope="row"), *cells))
     heads = ["group", "rows", *(f"{name}, mean ± standard deviation" for name, _ in axes)]
-    return table("Positions of the groups", heads, lines, folded=True)
+    what = "all rows" if groups is None else "the groups"
+    return table(f"Positions of {what}", heads, lines, folded=True)

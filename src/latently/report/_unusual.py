@@ -20,7 +20,7 @@ def unusual(facts):
     text = f"The {facts.score_name} of a row measures how well it agrees with the model. "
     if found.given:
         text += (
-            f"Rows below {number(found.threshold)}, the threshold of `latently score`, are unusual: "
+            f"Rows below {number(found.threshold)}, the threshold of latently score, are unusual: "
             f"{count(found.n_below)} of {several(len(found.rows), 'row')}. "
         )
     elif found.threshold is not None:

@@ -316,7 +316,7 @@ def _verdict(found, scores, fit, search):
     """Sentences: which won, by how much, what held-out rows say, and whether it fits."""
     best = found[0]
     won = described(best.name, best.parameters(best.best.sizes))
-    won = won[0].upper() + won[1:]
+    won = won if won.startswith("t ") else won[0].upper() + won[1:]  # of the t distribution
     sentences = []
     if len(found) > 1:
         second = found[1]

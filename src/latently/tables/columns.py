@@ -197,11 +197,14 @@ def _cure(found, place, choice):
     if not found.n_seen[place]:
         few = len(found.texts[place]) <= _MOST_LEVELS
         return "; latently.mixture.MixedMixture, in Python, takes it as a category" if few else ""
+    if len(found.texts[place]) > _MOST_MARKS:
+        return ""
     text = found.examples[place]
     return f"; if that text marks a missing cell, give {choice.option('missing', shown(text, 30)[1:-1])}"
 
 
 _MOST_LEVELS = 20
+_MOST_MARKS = 3  # different texts for missing cells in one column
 
 
 # -- what the user is told -------------------------------------------------------------------------------

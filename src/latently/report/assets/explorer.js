@@ -367,7 +367,7 @@
     let weights = maker.weights;
     if (from[0] === "c" && byClass) weights = maker.weights.map((_, k) => byClass.values[at * maker.K + k]);
     const k = from[0] === "k" ? at : oneOf(weights);
-    const { z, x } = maker.draw(k, normal, find("with-noise").checked);
+    const { z, x } = maker.draw(k, random, normal, find("with-noise").checked);
     goTo(k, z, find("with-noise").checked ? x : null);
   });
   const classOf = (i) => rows.groups.find((group) => group.noun === "class")?.codes[i];

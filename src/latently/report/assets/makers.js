@@ -2,6 +2,8 @@
    of the model; NaN marks a missing entry.
 
        x = base_k + L_k (shift_k + spread_k u) + noise,   u ~ N(0, I),   code z = origin + shift_k + spread_k u
+
+   With degrees of freedom, u and noise are divided by the root of a chi-square variable over these: x ~ t.
 */
 const makers = (() => {
   const LOG_2PI = Math.log(2 * Math.PI);
@@ -35,11 +37,28 @@ const makers = (() => {
     return x;
   };
 
+  /* ln Gamma(x), to 1e-10, by Stirling's series from 10 on. */
+  const logGamma = (x) => {
+    let below = 0;
+    for (; x < 10; x++) below += Math.log(x);
+    const y = 1 / (x * x);
+    return (x - 0.5) * Math.log(x) - x + 0.5 * LOG_2PI + (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y / 1680))) / x - below;
+  };
+  /* A chi-square variable with at least one degree of freedom (Marsaglia and Tsang 2000). */
+  const chiSquare = (nu, random, normal) => {
+    if (nu < 2) return chiSquare(nu + 2, random, normal) * random() ** (2 / nu);
+    const d = nu / 2 - 1 / 3, c = 1 / Math.sqrt(9 * d);
+    for (;;) {
+      const x = normal(), v = (1 + c * x) ** 3;
+      if (v > 0 && Math.log(1 - random()) < 0.5 * x * x + d * (1 - v + Math.log(v))) return 2 * d * v;
+    }
+  };
+
   const gaussians = (plain) => {
     const part = (name) => arrays.unpack(plain[name])?.values;
     const [, D, q] = plain.maps.shape, K = plain.weights.shape[0];
     const weights = part("weights"), base = part("base"), maps = part("maps"), shift = part("shift");
-    const spread = part("spread"), noise = part("noise"), origin = part("origin");
+    const spread = part("spread"), noise = part("noise"), origin = part("origin"), degrees = part("degrees");
     const own = (array, length, k) => (array.length === length ? 0 : k * length); // where component k begins
     const noiseOf = (k, j) => {
       const width = plain.noise.shape[1];
@@ -118,7 +137,13 @@ const makers = (() => {
         for (let m = 0; m < q; m++) pull += L[j * q + m] * u[m];
         scaled[j] -= pull / noiseOf(k, j);
       }
-      return { logDensity: -0.5 * (distance + logDeterminant + seen * LOG_2PI), u, away: scaled, C };
+      let logDensity = -0.5 * (distance + logDeterminant + seen * LOG_2PI);
+      if (degrees) {
+        const nu = degrees[k], half = 0.5 * (nu + seen);
+        logDensity = logGamma(half) - logGamma(0.5 * nu) - 0.5 * (seen * Math.log(nu * Math.PI) + logDeterminant)
+          - half * Math.log1p(distance / nu);
+      }
+      return { logDensity, u, away: scaled, C };
     };
     const isComplete = (x) => !x.some(Number.isNaN);
     /* ln p(x), the probabilities of components, the likeliest one and the code of the row in it. */
@@ -175,10 +200,11 @@ const makers = (() => {
       return { found, reached: told.logDensity >= limit };
     };
 
-    const draw = (k, normal, withNoise) => {
-      const z = spreadOut(k, Float64Array.from({ length: q }, normal));
+    const draw = (k, random, normal, withNoise) => {
+      const tail = degrees ? Math.sqrt(degrees[k] / chiSquare(degrees[k], random, normal)) : 1;
+      const z = spreadOut(k, Float64Array.from({ length: q }, () => tail * normal()));
       const x = decode(k, z);
-      if (withNoise) for (let j = 0; j < D; j++) x[j] += Math.sqrt(noiseOf(k, j)) * normal();
+      if (withNoise) for (let j = 0; j < D; j++) x[j] += tail * Math.sqrt(noiseOf(k, j)) * normal();
       return { z, x };
     };
     return {

@@ -23,8 +23,14 @@ const rows = (() => {
   const axes = data.axes.map(column);
   const values = data.values.map(column);
   const certainty = data.certainty === null ? null : values[data.certainty];
-  const groups = data.groups.map((g) => ({ ...g, codes: new Uint16Array(arrays.bytes(g.data).buffer) }));
-  const numbers = data.rows && new Uint32Array(arrays.bytes(data.rows).buffer);
+  const codesOf = (g) => (g.width === 1 ? arrays.bytes(g.data) : new Uint16Array(arrays.bytes(g.data).buffer));
+  const groups = data.groups.map((g) => ({ ...g, codes: codesOf(g) }));
+  let numbers = null;
+  if (data.rows) {
+    const raw = arrays.bytes(data.rows.data), gaps = data.rows.width === 1 ? raw : new Int32Array(raw.buffer);
+    let at = 0;
+    numbers = Uint32Array.from(gaps, (gap) => (at += gap));
+  }
 
   const number = (v) => {
     if (Number.isNaN(v)) return "missing";

@@ -17,7 +17,7 @@
   /* -- state -- */
   let across = axes[data.first[0]], up = axes[data.first[1]];
   let view = [-0.04, -0.04, 1.04, 1.04]; // what is seen: left, bottom, right, top
-  let colour = groups.length ? { groups: groups[0] } : { values: values[0] };
+  let colour = groups.length ? { groups: groups[0] } : { values: values[data.coloured] };
   let chosen = null; // { groups, code }: the group that is selected as a whole
   let loop = null; // pixels of the lasso that is being drawn
   let current = -1; // the row that is pointed at

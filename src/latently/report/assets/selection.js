@@ -61,7 +61,8 @@
     list.hidden = !chosen.length;
     traits.hidden = !chosen.length;
     if (!rows.selected) {
-      told.textContent = "No rows are selected. Use the lasso, drag over a histogram or a pair of features, or click a component.";
+      const ways = ["use the lasso", histograms.length && "drag over a histogram", find("pairs") && "drag over a pair of features", groups.length && "click a group"];
+      told.textContent = `No rows are selected. To select some, ${ways.filter(Boolean).join(", or ")}.`;
       return;
     }
     told.textContent = `${chosen.length} of ${n} rows selected (${rows.said}).`
