@@ -17,11 +17,11 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # Channels, epochs and weight of the cross-entropy were chosen on training rows alone: Table 6.1, settings.
 CHOSEN = {
     "n_factors": 16,
-    "hidden_layer_sizes": [32, 64],
+    "hidden_layer_sizes": [32, 64, 128],
     "activation": "relu",
-    "classification_weight": 10.0,
+    "classification_weight": 100.0,
     "learning_rate_schedule": "cosine",
-    "max_iter": 16,
+    "max_iter": 30,
 }
 
 

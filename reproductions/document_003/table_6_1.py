@@ -111,6 +111,17 @@ REPRODUCTION = Reproduction(
     measure=measure,
     better={"error": "lower"},
     tested=lambda record, measure: 10_000 if record["data"] == "MNIST" else 507,
+    remarks=(
+        """
+        With our layers every one of ten fits is below the printed error of MNIST; what matters most is the
+        weight of the cross-entropy ("Table 6.1, settings").
+        """,
+        """
+        The layers of the source are shown as they are: four factors, the default weight of the cross-entropy,
+        and no choice by training rows. On MNIST they are no better than logistic regression on pixels, so the
+        printed error was not reached with what is printed of its network.
+        """,
+    ),
     settings={
         "rows_of_each": 1000,
         "options": CHOSEN,

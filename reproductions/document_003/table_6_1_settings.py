@@ -72,6 +72,12 @@ REPRODUCTION = Reproduction(
     columns={"fits": "d", "error": ".4f", "sd": ".4f"},
     published=(),
     measure=measure,
+    remarks=(
+        """
+        Two fits for each, and differences in channels and epochs are within their spread; a weight of 100 is
+        better than one of 10 for all channels and epochs. The best was taken as it stands.
+        """,
+    ),
     settings={
         "rows_of_each": 1000,
         "channels": [[32, 64], [64, 128], [32, 64, 128]],
