@@ -63,9 +63,9 @@ REPRODUCTION = reproduction(
         """
         Printed error rates of mPPCA are those of lesser optima. With 3 clusters, fits that start from the
         classes end at 0.006 to 0.079 in 3 and more dimensions, printed are 0.067 to 0.146; but other fits are
-        likelier by 24 to 223 of BIC, and have ERR of 0.08 to 0.48. An earlier remark of ours, that features as
-        they are cannot give such rates, was wrong: a floor of 1% of the mean variance, nearly all of which is
-        that of one feature (proline), had decided every fit.
+        likelier by 24 to 223 of BIC, and have ERR of 0.08 to 0.48. An earlier remark of ours, that features
+        as they are cannot give such rates, was wrong: a floor of 1% of the mean variance, nearly all of which
+        is that of one feature (proline), had decided every fit.
         """,
         """
         On standardised features the likeliest fits of mPPCA with 3 clusters have 0.011 to 0.15 in 3 and more
