@@ -12,21 +12,30 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import run_command
+from tests.test_datasets import REAL_FOLDER
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "command_line.md"
 
 
-def examples(page):
-    """Commands of all console blocks, and what the page says that they print."""
-    for block in re.findall(r"^```console\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S):
-        for example in re.split(r"^\$ ", block, flags=re.M)[1:]:
+def examples(text):
+    """Commands of all console blocks, and scripts, with what the page says that they print."""
+    blocks = re.findall(r"^```(console|python|text)\n(.*?)^```", text, re.M | re.S)
+    for (kind, block), (next_kind, below) in zip(blocks, [*blocks, ("", "")][1:], strict=True):
+        if kind == "python" and not block.startswith(">>>"):
+            yield block, below if next_kind == "text" else ""
+        for example in re.split(r"^\$ ", block, flags=re.M)[1:] if kind == "console" else ():
             command, _, expected = example.partition("\n")
             yield command, expected
 
 
 def shown_by(command):
     """What a command prints: latently here, what it is piped to and other commands in a shell."""
+    if "\n" in command:
+        rows = io.StringIO()
+        with redirect_stdout(rows):
+            exec(command, {})
+        return rows.getvalue()
     command, _, pipe = command.partition(" | ") if command.startswith("latently ") else ("", "", command)
     rows, notes = io.StringIO(), io.StringIO()
     if command:
@@ -39,15 +48,36 @@ def shown_by(command):
     return notes.getvalue() + done.stdout
 
 
+def check(found):
+    checker = doctest.OutputChecker()
+    for command, expected in found:
+        printed = shown_by(command)
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        assert checker.check_output(expected, printed, flags), f"$ {command}\n{printed}"
+
+
+SPECTRA = "## Read spectra"
+
+
 @pytest.mark.parametrize(("page", "fewest"), [("command_line.md", 6), ("tutorials.md", 18)])
 def test_examples_print_what_the_page_says(page, fewest, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    checker = doctest.OutputChecker()
-    found = list(examples(DOCS / page))
+    sections = re.split("^(?=## )", (DOCS / page).read_text(encoding="utf-8"), flags=re.M)
+    found = [
+        example for section in sections if not section.startswith(SPECTRA) for example in examples(section)
+    ]
     assert len(found) >= fewest
-    for command, expected in found:
-        printed = shown_by(command)
-        assert checker.check_output(expected, printed, doctest.ELLIPSIS), f"$ {command}\n{printed}"
+    check(found)
+
+
+def test_spectra_are_read_as_the_page_says(tmp_path, monkeypatch):
+    if not (REAL_FOLDER / "sonar.npz").is_file():
+        pytest.skip("needs sonar.npz in the folder that LATENTLY_DATA names")
+    monkeypatch.setenv("LATENTLY_DATA", str(REAL_FOLDER))
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "tutorials.md").read_text(encoding="utf-8")
+    [section] = re.findall(f"^{SPECTRA}\n.*?^(?=## )", text, re.M | re.S)
+    check(examples(section))
 
 
 def test_all_commands_and_models_are_on_the_page():
