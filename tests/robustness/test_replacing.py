@@ -222,3 +222,20 @@ def test_without_an_exchange_folders_are_replaced_in_two_steps(tmp_path, monkeyp
             (folder / "a").write_text(content)
             time.sleep(0)
     assert names(tmp_path) == ["model"] and (tmp_path / "model" / "a").read_text() == "new"
+
+
+@posix
+def test_devices_and_pipes_are_not_replaced(tmp_path):
+    """`model.save("/dev/null")` by root would leave a system without it."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link):
+        with pytest.raises(OSError, match=r"a device or pipe, not a file.*'.*(pipe|link)'"):
+            io.replace_file(path, b"new")
+    assert names(tmp_path) == ["link", "pipe"] and link.is_symlink() and pipe.is_fifo()
+
+
+def test_a_path_with_a_zero_byte_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"a\\x00b.* holds a character of code zero"):
+        io.replace_file(tmp_path / "a\0b", b"new")

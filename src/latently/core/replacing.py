@@ -34,9 +34,13 @@ def replacement(path: str | os.PathLike[str]) -> Iterator[Path]:
     """An empty file that takes the place of `path` at the end of the block; after an error nothing changed.
 
     It has the permissions of the file that it replaces, else those of any new file. A link is replaced, not
-    followed.
+    followed; a device or pipe, or a link to one, is an error.
     """
     path = Path(path)
+    if "\0" in str(path):
+        raise ValueError(f"the path {str(path)!r} holds a character of code zero, which no file can have")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "cannot write: this is a device or pipe, not a file", str(path))
     with _named(path):
         _remove_abandoned(path)
         temporary, handle = _new_file(path)
