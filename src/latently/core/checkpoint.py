@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from latently.backend.namespace import like, to_numpy
 from latently.core import io
+from latently.core.drivers import ObjectiveWorsened
 
 _CURE = "delete the file to start again"
 
@@ -54,6 +56,8 @@ class Checkpoint:
     ) -> tuple[dict[str, Any], list[float], dict[str, Any]]:
         """What was written last, records shaped like the templates; those of `optional` may be missing."""
         header, arrays = io.read(self.path)
+        if (read := _READ.get()) is not None:
+            read.append(self.path)
         shown = f"checkpoint={str(self.path)!r}"
         if header.get("class") != "checkpoint":
             raise ValueError(f"{shown} is a model file, not a checkpoint; choose another path")
@@ -91,6 +95,31 @@ class Checkpoint:
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
+
+
+_READ: ContextVar[list[Path] | None] = ContextVar("checkpoints read", default=None)
+
+
+@contextmanager
+def errors_name_checkpoints() -> Iterator[None]:
+    """Inside, errors of a fit that went on from a checkpoint say so: its state may be to blame."""
+    if _READ.get() is not None:  # a fit within a fit
+        yield
+        return
+    read: list[Path] = []
+    token = _READ.set(read)
+    try:
+        yield
+    except (ObjectiveWorsened, ValueError, ArithmeticError) as error:
+        unnamed = [repr(str(path)) for path in read if repr(str(path)) not in str(error)]
+        if not unnamed:
+            raise
+        raise ValueError(
+            f"{error} (the fit went on from checkpoint={unnamed[-1]}; if that is not from a fit to these "
+            "rows, delete it to start again)"
+        ) from error
+    finally:
+        _READ.reset(token)
 
 
 def fingerprint(*values: Any) -> str:
@@ -137,6 +166,7 @@ def _like(name: str, template: Any, arrays: dict[str, Any]) -> Any:
         if array.shape != () or np.isnan(array) or (np.isinf(array) and np.isfinite(template)):
             raise ValueError(f"{name} must be a finite number")
         return type(template)(array)
-    if array.shape != tuple(template.shape) or not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} must have shape {tuple(template.shape)} and finite entries")
+    dtype = to_numpy(template).dtype
+    if (array.shape, array.dtype) != (tuple(template.shape), dtype) or not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must have shape {tuple(template.shape)}, dtype {dtype} and finite entries")
     return like(array, template)

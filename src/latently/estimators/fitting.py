@@ -19,7 +19,6 @@ from latently.core.checkpoint import Checkpoint, fingerprint, whole_number
 from latently.core.drivers import (
     LOG_LIKELIHOOD,
     Objective,
-    ObjectiveWorsened,
     Passes,
     Result,
     State,
@@ -100,23 +99,22 @@ def fit(
     over = ending is not None and ending.interrupted
     with options.progress() as progress:
         state = _resumed(options, example)
-        interrupted, resumed = False, state is not None
+        interrupted = False
         if state is None:
             params, interrupted = start(progress)
             interrupted = interrupted or over
             state = State.at(params)
         else:
             step = _trusting_nothing(step, options)
-        with _going_on(options, resumed):
-            result = driver(
-                step,
-                state,
-                max_iter=0 if interrupted else options.max_iter,
-                stop=options.stop,
-                objective=options.objective,
-                callbacks=[*options.callbacks, *([progress] if progress else ())],
-                between=lambda state: _keep(options, state),
-            )
+        result = driver(
+            step,
+            state,
+            max_iter=0 if interrupted else options.max_iter,
+            stop=options.stop,
+            objective=options.objective,
+            callbacks=[*options.callbacks, *([progress] if progress else ())],
+            between=lambda state: _keep(options, state),
+        )
     result = replace(result, interrupted=result.interrupted or interrupted)
     if options.checkpoint and not result.interrupted:
         options.checkpoint.remove()
@@ -220,20 +218,6 @@ def _trusting_nothing(step: Callable[..., Any], options: FitOptions) -> Callable
             return step(*args)
 
     return guarded
-
-
-@contextmanager
-def _going_on(options: FitOptions, resumed: bool) -> Iterator[None]:
-    """Inside, errors of a run that went on from a checkpoint say so."""
-    try:
-        yield
-    except (ObjectiveWorsened, ValueError) as error:
-        if not resumed or options.checkpoint is None or str(options.checkpoint.path) in str(error):
-            raise
-        raise ValueError(
-            f"{error} (the fit went on from checkpoint={str(options.checkpoint.path)!r}; if that is not from "
-            "a fit to these rows, delete it to start again)"
-        ) from error
 
 
 def _resumed(options: FitOptions, example: Callable[[], Any] | None) -> State[Any] | None:

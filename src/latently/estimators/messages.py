@@ -10,6 +10,8 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from latently.core.checkpoint import errors_name_checkpoints
+
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the first line outside latently and scikit-learn, which is the user's call."""
@@ -32,10 +34,11 @@ _OURS = ("latently", "sklearn", "contextlib")
 
 @contextmanager
 def unchanged_on_failure(estimator: Any) -> Iterator[None]:
-    """Restore the estimator if the fit fails."""
+    """Restore the estimator if the fit fails, with an error that names a checkpoint it went on from."""
     earlier = vars(estimator).copy()
     try:
-        yield
+        with errors_name_checkpoints():
+            yield
     except BaseException:
         vars(estimator).clear()
         vars(estimator).update(earlier)

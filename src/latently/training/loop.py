@@ -232,7 +232,11 @@ def _epoch(
         for batch in rows.batches(generators.sampling, means.epoch, generators.shuffling):
             if check is not None and means.epoch == 0:
                 check(batch.X)
-            means.add(steps(batch), batch)
+            try:
+                losses = steps(batch)
+            except torch.linalg.LinAlgError as error:
+                raise NotFinite(f"{error} (in epoch {means.epoch + 1}; lower learning_rate)") from None
+            means.add(losses, batch)
         return means.finished()
 
 
