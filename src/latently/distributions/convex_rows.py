@@ -35,6 +35,7 @@ _TO_THE_END = (
 )
 INNER, _INNER_STEPS = 1e-10, 60  # of conjugate gradients: what is left of the squared residual; iterations
 _TIMES_HELD = 2  # how often coordinates are held back before a step is taken
+_NOTHING = 1e-280  # sizes of a gram below which its inverse would overflow
 _ROUNDING = 4e-15  # of the objective, relative to its terms
 
 
@@ -119,7 +120,7 @@ def _ridge(gram: Array) -> float:
     """What a shared gram lacks to be regular in float64."""
     xp = namespace(gram)
     size = float(xp.sum(xp.linalg.diagonal(gram))) / max(gram.shape[0], 1)
-    return 1e-11 * size if size > 0 else 1e-8
+    return 1e-11 * size if size > _NOTHING else 1e-8
 
 
 def minimised(
