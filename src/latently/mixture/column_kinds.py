@@ -9,12 +9,15 @@ polars, tables of pyarrow, and arrays.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+
+from latently.backend.namespace import without_mask
 
 KINDS = ("number", "date", "category", "ordinal", "count")
 _MOST_COUNTED = 20  # whole numbers from 0 to this one are counts
@@ -140,7 +143,10 @@ def _of_objects(values: Any, dtype: str) -> Cells:
     cells[:] = [None if _is_empty(value) else _plain(value) for value in values]
     types = {type(value) for value in cells if value is not None}
     if not types or types <= {int, float}:
-        numbers = np.array([np.nan if value is None else value for value in cells], dtype=np.float64)
+        try:
+            numbers = np.array([np.nan if value is None else value for value in cells], dtype=np.float64)
+        except OverflowError as error:
+            raise ValueError(f"X holds numbers that float64 cannot hold: {error}") from None
         whole = types == {int}
         return Cells(numbers, "integer" if whole else "number", dtype="int64" if whole else "float64")
     if types == {bool}:
@@ -279,6 +285,7 @@ def found(
         if not seen:
             names, plain = names_of(table), not is_table(table)
             _refuse_other_types(cells, names)
+            _refuse_duplicates(names)
             seen = [Seen() for _ in names]
             given = _by_name(wanted, names)
         n = n_rows_of(table)
@@ -304,6 +311,12 @@ def _refuse_other_types(cells: list[Cells], names: list[Any]) -> None:
                 f"column {name!r} holds cells of the types {one.dtype}; each column must hold text, truth "
                 "values, dates or numbers (float or int), and nothing else"
             )
+
+
+def _refuse_duplicates(names: list[Any]) -> None:
+    twice = [name for name, number in Counter(names).items() if number > 1]
+    if twice:
+        raise ValueError(f"X has several columns named {twice[0]!r}; give each a name of its own")
 
 
 def _refuse_infinity(cells: Cells, name: Any) -> None:
@@ -415,10 +428,12 @@ def decoded(rows: np.ndarray, columns: Sequence[Column], like: Any = None) -> An
 def with_own_cells(made: Any, X: Any) -> Any:
     """The table `made` of X with the cells of X that are not empty; those of polars and pyarrow as made."""
     if _library(X) == "pandas":
-        kept = {
-            name: X[name].where(X[name].notna(), made[name]) for name in X if not made[name].equals(X[name])
-        }
+        if not is_table(made):  # of columns without names
+            return with_own_cells(made, X.to_numpy())
+        pairs = [(name, made.iloc[:, j], X.iloc[:, j]) for j, name in enumerate(made)]
+        kept = {name: own.where(own.notna(), other) for name, other, own in pairs if not other.equals(own)}
         return made.assign(**{name: own for name, own in kept.items() if not own.equals(made[name])})
+    X = without_mask(X)
     if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
         return np.where(np.isnan(X), made, X)
     return made

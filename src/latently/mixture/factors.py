@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, is_native, like, namespace, to_numpy
 from latently.distributions.mixture import expected_rows
 from latently.distributions.responsibilities import normalise
+from latently.estimators.checks import real_array
 from latently.estimators.rows import for_method, in_main_memory, rows_of
 from latently.mixture.rotation import RotatedFactors
 
@@ -86,7 +87,7 @@ def checked_factors(model, X):
     if is_native(X):
         Z = double(X)
     else:
-        Z = check_array(X, dtype=np.float64, ensure_min_features=0, input_name="X")
+        Z = real_array("X", X, dtype=np.float64, ensure_min_features=0)
     if Z.shape[1] != model._n_features_out:
         raise ValueError(f"X has {Z.shape[1]} columns, but the model has n_factors={model._n_features_out}")
     return Z

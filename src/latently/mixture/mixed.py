@@ -344,9 +344,7 @@ class MixedMixture(MixtureEstimator):
         if columns is None or (rows is None and all(one.kind == "number" for one in columns)):
             return X
         if rows is None:
-            raise TypeError(
-                f"X of type {type(X).__name__} cannot have columns of several kinds; give a table"
-            )
+            raise TypeError(_WITHOUT_KINDS)
         return X if rows.plain and self.columns == "auto" else rows.mapped(columns, self.unseen)
 
     def _layout_of(self, columns, cuts):
@@ -364,6 +362,8 @@ class MixedMixture(MixtureEstimator):
     def _problem(self, data):
         columns = self.columns_
         if columns is None:
+            if self.columns != "auto" and any(kind != "number" for kind in self.columns.values()):
+                raise TypeError(_WITHOUT_KINDS)
             columns = [Column(j, "number") for j in range(data.n_features)]
         self.columns_ = columns
         flat: list[Any] = [[] for one in columns if one.kind == "ordinal"]
@@ -553,6 +553,7 @@ class MixedMixture(MixtureEstimator):
         return pandas.DataFrame(chances, columns=list(self.columns_[names.index(column)].levels))
 
 
+_WITHOUT_KINDS = "X: lists and tensors cannot have columns of several kinds; give a table or an array"
 _GROUPS = (("number", "date"), ("category",), ("ordinal",), ("count",))
 _ARRAYS = ("means", "loadings", "noise_variance", *_NAMES)
 

@@ -127,7 +127,7 @@ def fit_learnt(self, data, known, learnt):
     try:
         MixtureEstimator._fit(self, data)
     finally:
-        del self._interrupted
+        vars(self).pop("_interrupted", None)
     if learnt.few is not None and known.sizes().mean() >= FEW:
         rows = learnt.few.labelled()
         self._learn_from_fit(like(rows.X, self.history_), rows.codes, rows.weight)
