@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import latently
+from latently.core import io
 from latently.deep import DMCFA, DMFA
-from latently.factorization import PCA, BinarySparseCoding, VectorQuantizer
+from latently.factorization import NLMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
 from latently.generate import CodebookGenerator
+from latently.mixture import MCFA, GaussianMixture, MixedMixture
 from latently.supervised import PerClass
 
 rng = np.random.default_rng(0)
@@ -63,8 +66,6 @@ def test_the_history_of_binary_sparse_coding_never_falls_on_columns_that_hardly_
 
 def test_weights_that_are_none_beside_others_do_not_hide_missing_entries():
     """A row with NaN and weight 1e-17 was lost in the sums that told whether any entry is missing."""
-    from latently.mixture import MCFA
-
     rows, weight = X.copy(), np.ones(60)
     rows[0, 0], weight[0] = np.nan, 1e-17
     model = MCFA(2, 1, max_iter=3, tol=0.0, random_state=0).fit(rows, sample_weight=weight)
@@ -78,3 +79,158 @@ def test_text_that_spreadsheets_take_for_formulas_is_told(cell, tmp_path):
 
     with pytest.warns(UserWarning, match="begins as formulas of spreadsheets do"):
         assert cell in _as_text(pandas.DataFrame({"label": ["a", cell]}), True, ",", ".")
+
+
+# -- forged files ---------------------------------------------------------------------------------------
+
+
+def forged(model, path, **arrays):
+    """The saved model with other fitted arrays, and a checksum to match."""
+    model.save(path)
+    header, held = io.read(path)
+    held |= {f"fitted.{name}": np.full_like(held[f"fitted.{name}"], value) for name, value in arrays.items()}
+    io.write(path, {key: value for key, value in header.items() if key != "format_version"}, held)
+    return path
+
+
+def test_components_whose_squares_overflow_are_refused(tmp_path):
+    path = forged(NMF(2, max_iter=3, tol=0.0).fit(np.abs(X)), tmp_path / "m.latently", components=1e300)
+    with pytest.raises(ValueError, match="components must not exceed"):
+        latently.load(path)
+
+
+@pytest.mark.parametrize("size", [1e-130, 1e-150, 1e-160, 5e-324])
+def test_components_whose_squares_vanish_give_numbers(size, tmp_path):
+    model = NLMF(2, mapping="tanh", sigma2=0.5, max_iter=3, tol=0.0, random_state=0).fit(X)
+    path = forged(model, tmp_path / "m.latently", components=size)
+    assert np.all(np.isfinite(latently.load(path).transform(X)))
+
+
+class Killed(Exception):
+    pass
+
+
+def kill(iteration):
+    if iteration.number == 2:
+        raise Killed
+
+
+def left_by(model, path, *rows):
+    """The header and arrays of the checkpoint that a killed fit leaves."""
+    model.set_params(checkpoint=path, checkpoint_every=1)
+    with pytest.raises(Killed):
+        clone(model).set_params(callbacks=[kill]).fit(*rows)
+    header, arrays = io.read(path)
+    return {key: value for key, value in header.items() if key != "format_version"}, arrays
+
+
+def test_arrays_of_a_checkpoint_have_the_dtype_of_the_fit(tmp_path):
+    model, path = NMF(2, max_iter=5, tol=0.0, accelerate=None, random_state=0), tmp_path / "c"
+    header, arrays = left_by(model, path, np.abs(X))
+    name = next(name for name in arrays if name.startswith("params") and arrays[name].ndim == 2)
+    io.write(path, header, arrays | {name: arrays[name].astype(np.uint8)})
+    with pytest.raises(ValueError, match=r"checkpoint=.*c'.*dtype float64"):
+        model.fit(np.abs(X))
+
+
+def test_an_error_after_the_last_step_names_the_checkpoint(tmp_path):
+    model, path = MCFA(2, 2, max_iter=5, tol=0.0, accelerate=None, random_state=0), tmp_path / "c"
+    header, arrays = left_by(model, path, X)
+    (name,) = (name for name in arrays if name.startswith("params") and name.endswith("basis"))
+    io.write(path, header, arrays | {name: np.zeros_like(arrays[name])})
+    with pytest.raises(ValueError, match=r"went on from checkpoint=.*c'"):
+        model.fit(X)
+
+
+def test_a_network_that_fails_after_a_checkpoint_names_it(tmp_path):
+    deep = pytest.importorskip("latently.deep")
+    model = deep.JointAutoencoder(2, hidden_layer_sizes=[4], variational=True, max_iter=4, random_state=0)
+    y, path = np.arange(60) % 3, tmp_path / "c"
+    header, arrays = left_by(model, path, X, y)
+    changed = {name: np.full_like(array, 1e30) for name, array in arrays.items() if name.startswith("module")}
+    io.write(path, header, arrays | changed)
+    with pytest.raises(ValueError, match=r"checkpoint=.*c'"):
+        model.fit(X, y)
+
+
+# -- tables of several kinds ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counts():
+    table = rng.poisson(3.0, size=(60, 3)).astype(float)
+    table[:, 1] = np.arange(60) % 2
+    return table
+
+
+def of_kinds():
+    kinds = {0: "count", 1: "category", 2: "number"}
+    return MixedMixture(2, columns=kinds, unseen="missing", max_iter=4, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names, but MixedMixture was fitted without")
+@pytest.mark.parametrize("names", [["a", "b", "c"], [0, 1, 2], [("u", "a"), ("u", "b"), ("v", "a")]], ids=str)
+def test_a_table_is_imputed_whatever_its_columns_are_called(names, counts):
+    pandas = pytest.importorskip("pandas")
+    holes = counts.copy()
+    holes[3, 0] = np.nan
+    table = pandas.DataFrame(holes)
+    table.columns = pandas.MultiIndex.from_tuples(names) if isinstance(names[0], tuple) else names
+    expected = of_kinds().fit(holes).impute(holes)
+    for model in (of_kinds().fit(holes), of_kinds().fit(table)):
+        np.testing.assert_array_equal(np.asarray(model.impute(table), dtype=float), expected)
+
+
+def test_lists_are_not_taken_for_numbers_where_columns_are_named(counts):
+    with pytest.raises(TypeError, match="cannot have columns of several kinds"):
+        of_kinds().fit(counts.tolist())
+
+
+def test_columns_of_one_name_are_refused(counts):
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="several columns named 'a'"):
+        of_kinds().fit(pandas.DataFrame(counts, columns=["a", "b", "a"]))
+
+
+# -- masks ----------------------------------------------------------------------------------------------
+
+
+def test_a_mask_over_weights_or_labels_is_an_error():
+    hidden = np.ma.array(np.ones(60), mask=np.arange(60) == 3)
+    with pytest.raises(ValueError, match="sample_weight contains NaN"):
+        GaussianMixture(2).fit(X, sample_weight=hidden)
+    with pytest.raises(ValueError, match="y contains NaN"):
+        PerClass(GaussianMixture()).fit(X, np.ma.array(np.arange(60) % 2, mask=np.arange(60) == 3))
+    with pytest.raises(ValueError, match="means_init must hold finite numbers"):
+        means = np.ma.array(X[:2], mask=False)
+        means[0, 0] = np.ma.masked
+        GaussianMixture(2, means_init=means).fit(X)
+
+
+# -- arguments of other kinds ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [GaussianMixture(2), NMF(2), PCA(2)], ids=str)
+@pytest.mark.parametrize(
+    "weight",
+    [["a"] * 60, "balanced", {0: 1.0}, np.ones(60, "datetime64[s]"), np.ones(60, "m8[s]"), [10**400] * 60],
+    ids=["text", "word", "dict", "dates", "durations", "huge"],
+)
+def test_weights_that_are_no_numbers_are_named(model, weight):
+    with pytest.raises((ValueError, TypeError), match="sample_weight"):
+        model.fit(np.abs(X), sample_weight=weight)
+
+
+@pytest.mark.parametrize("n", [2**63, 10**30])
+def test_integers_beyond_any_index_are_named(n):
+    with pytest.raises(ValueError, match="n_components must be an integer"):
+        GaussianMixture(n).fit(X)
+    with pytest.raises(ValueError, match="n_samples must be an integer"):
+        GaussianMixture(2, max_iter=2, tol=0.0).fit(X).sample(n)
+
+
+def test_factors_that_are_no_numbers_are_named():
+    model = PCA(2).fit(X)
+    for factors in (np.zeros((3, 2), "m8[s]"), np.ma.array(np.zeros((3, 2)), mask=True), [["a", "b"]]):
+        with pytest.raises(ValueError, match="X"):
+            model.inverse_transform(factors)

@@ -49,6 +49,15 @@ def to_numpy(array: Array) -> NDArray[Any]:
     return np.asarray(array)
 
 
+def without_mask(array: Any) -> Any:
+    """A masked array with NaN for the entries that its mask hides, and NumPy shows; others as they are."""
+    if not isinstance(array, np.ma.MaskedArray):
+        return array
+    if not np.any(np.ma.getmaskarray(array)):
+        return np.asarray(array)
+    return np.ma.filled(array.astype(np.float64) if array.dtype.kind in "biu" else array, np.nan)
+
+
 def like(values: Any, array: Array) -> Array:
     """The values in the namespace and on the device of `array`, in their own dtype."""
     xp = namespace(array)

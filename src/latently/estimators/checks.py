@@ -6,6 +6,7 @@ Every error names the argument, its value, and what is allowed.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Integral, Real
@@ -16,19 +17,49 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
-from latently.backend.namespace import is_native, to_numpy
+from latently.backend.namespace import is_native, to_numpy, without_mask
 
 LARGEST = 1e153  # squares of larger values overflow float64, squares of values below its inverse underflow
 
 
+_MOST = 2**63  # integers from here on are no index of an array
 _NOTHING_ELSE: Any = object()
+
+
+@contextmanager
+def errors_name(name):
+    """Inside, errors of NumPy and scikit-learn name the argument that was given."""
+    try:
+        yield
+    except OverflowError as error:  # integers in an array of objects
+        raise ValueError(f"{name} holds numbers that float64 cannot hold: {error}") from None
+    except (ValueError, TypeError) as error:
+        if re.search(rf"\b{name}\b", str(error)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}: {error}") from None
+
+
+def real_array(name, value, **options):
+    """The array by `check_array`, which alone takes what a mask hides for entries, and times for numbers."""
+    with errors_name(name):
+        return check_array(real_numbers(name, value), input_name=name, **options)
+
+
+def real_numbers(name, value):
+    """The value with NaN for what a mask hides; an error if it holds times."""
+    value = without_mask(value)
+    dtype = getattr(value, "dtype", None)
+    if getattr(dtype, "kind", "") in ("m", "M"):
+        raise ValueError(f"{name} holds times ({dtype}), not numbers; say in what units, as by astype(float)")
+    return value
 
 
 def check_integer(name, value, *, least, or_else=_NOTHING_ELSE):
     """An integer of at least `least`, or the other allowed value `or_else`."""
     if _is(value, or_else):
         return
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value < _MOST:
         other = "" if or_else is _NOTHING_ELSE else f" or {or_else!r}"
         raise ValueError(f"{name} must be an integer of at least {least}{other}, not {value!r}")
 
@@ -121,11 +152,11 @@ def check_writable(name, path):
 
 
 def check_weights(sample_weight, n_rows):
-    weight = check_array(
+    weight = real_array(
+        "sample_weight",
         to_numpy(sample_weight) if is_native(sample_weight) else sample_weight,
         ensure_2d=False,
         dtype=np.float64,
-        input_name="sample_weight",
         ensure_min_samples=0,
     )
     if weight.shape != (n_rows,):
@@ -168,7 +199,7 @@ def parameter(name, value, shape):
 def numbers(name, value):
     """A float64 array of finite numbers."""
     try:
-        array = np.asarray(to_numpy(value) if is_native(value) else value)
+        array = np.asarray(to_numpy(value) if is_native(value) else without_mask(value))
         if array.dtype.kind not in "biuf":
             raise TypeError
         array = array.astype(np.float64)
@@ -206,7 +237,7 @@ def check_positive(name, array):
 def check_non_negative(name, array):
     if np.any(array < 0):
         raise ValueError(f"{name} must not be negative; its smallest entry is {array.min():.6g}")
-    return array
+    return check_locations(name, array)
 
 
 def check_locations(name, array):

@@ -18,11 +18,12 @@ from latently.backend.namespace import (
     is_torch,
     namespace,
     to_numpy,
+    without_mask,
 )
 from latently.core.checkpoint import fingerprint
 from latently.core.data import Data
 from latently.core.sources import open_source
-from latently.estimators.checks import LARGEST
+from latently.estimators.checks import LARGEST, errors_name, real_numbers
 from latently.estimators.weights import weights_in_rows
 
 
@@ -33,6 +34,7 @@ def check_data(estimator, X, sample_weight=None, *, reset, missing=None) -> Any:
     core they are found when the rows are read (`check_summary`, and `estimators.rows`).
     """
     missing = allows_missing(estimator) if missing is None else missing
+    X = without_mask(X)
     if hasattr(estimator, "_as_numbers"):  # its tables hold other things than numbers as well
         X = estimator._as_numbers(X, reset=reset, weight=sample_weight)
     if is_dask(X):
@@ -56,7 +58,7 @@ def _checked_rows(estimator, X, *, reset, missing):
         return source
     if is_native(X):
         return _checked_tensor(estimator, X, reset=reset, missing=missing)
-    X = validate_data(
+    X = checked_table(
         estimator,
         X,
         reset=reset,
@@ -68,6 +70,12 @@ def _checked_rows(estimator, X, *, reset, missing):
         with np.errstate(over="ignore"):  # a long double may overflow
             X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite="allow-nan")
     return X
+
+
+def checked_table(estimator, X, **options):
+    """The rows by `validate_data`, which alone takes what a mask hides for entries, and times for numbers."""
+    with errors_name("X"):
+        return validate_data(estimator, real_numbers("X", X), **options)
 
 
 def in_memory(X):

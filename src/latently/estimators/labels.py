@@ -9,13 +9,15 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from latently.backend.namespace import is_native, to_numpy
+from latently.backend.namespace import is_native, to_numpy, without_mask
+from latently.estimators.checks import errors_name
 from latently.estimators.messages import warn_user
 from latently.estimators.rows import in_main_memory
 
 UNLABELLED = -1
 
 
+@errors_name("y")
 def component_labels(y, n_rows, n_components):
     """(N, K) bool: the components each row may come from; None if y has no information on components.
 
@@ -24,7 +26,7 @@ def component_labels(y, n_rows, n_components):
     """
     if is_native(y):
         y = to_numpy(y)
-    y = np.asarray(y)
+    y = np.asarray(without_mask(y))
     if y.ndim not in (1, 2) or (y.ndim == 2 and y.shape[1] not in (1, n_components)):
         raise ValueError(
             f"y must have one entry per row, or a column for each of the {n_components} components, "
@@ -59,6 +61,7 @@ def component_labels(y, n_rows, n_components):
     return (y[:, None] == np.arange(n_components)) | (y[:, None] == -1)
 
 
+@errors_name("y")
 def class_labels(estimator, y, n_rows, classes=None):
     """Indices (n_rows,) of the sorted classes, -1 for unlabelled rows; and the classes.
 
@@ -67,7 +70,8 @@ def class_labels(estimator, y, n_rows, classes=None):
     """
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
-    y = column_or_1d(in_main_memory(y) if is_native(y) or hasattr(y, "compute") else y, warn=True)
+    here = in_main_memory(y) if is_native(y) or hasattr(y, "compute") else without_mask(y)
+    y = column_or_1d(here, warn=True)
     if len(y) != n_rows:
         raise ValueError(f"y must have one label per row, {n_rows} in all, not {len(y)}")
     unlabelled = np.array(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import is_floating, like, namespace, to_numpy, zeros
 from latently.core.drivers import LOG_LIKELIHOOD, best_start, em_step, relative
@@ -34,6 +34,7 @@ from latently.estimators.checks import (
     check_number,
     check_positive,
     check_weights,
+    real_array,
 )
 from latently.estimators.data import identity_in_order
 from latently.estimators.fitting import FitOptions
@@ -306,7 +307,7 @@ class _BinaryFactorization(
     def inverse_transform(self, X):
         """Expected rows for given units, (n_samples, n_features); X may hold probabilities."""
         check_is_fitted(self)
-        S = check_array(X, dtype=np.float64, input_name="X")
+        S = real_array("X", X, dtype=np.float64)
         if S.shape[1] != self.n_components:
             raise ValueError(
                 f"X has {S.shape[1]} columns, but the model has n_components={self.n_components}"

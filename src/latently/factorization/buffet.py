@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from latently.core.drivers import Objective, Step, best_start
 from latently.distributions.binary_codes import Table, best_codes, least_squares_gains
@@ -27,6 +27,7 @@ from latently.estimators.checks import (
     check_positive,
     numbers,
     parameter,
+    real_array,
 )
 from latently.estimators.data import called, check_data
 from latently.estimators.fitting import FitOptions
@@ -258,7 +259,7 @@ class BuffetFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ite
     def inverse_transform(self, X):
         """Expected rows for given codes, (n_samples, n_features)."""
         check_is_fitted(self)
-        Z = check_array(X, dtype=np.float64, input_name="X", ensure_min_features=0)
+        Z = real_array("X", X, dtype=np.float64, ensure_min_features=0)
         if Z.shape[1] != len(self.components_):
             raise ValueError(
                 f"X has {Z.shape[1]} columns, but the model has {len(self.components_)} components"

@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import is_sparse, is_torch, to_numpy
 from latently.core.alternation import Point, never_rising
 from latently.core.data import Data
 from latently.core.drivers import Objective, Step, best_start
 from latently.estimators import fitting
-from latently.estimators.checks import check_choice, check_integer, check_number, check_weights
-from latently.estimators.data import check_data, identity_in_order
+from latently.estimators.checks import check_choice, check_integer, check_number, check_weights, real_array
+from latently.estimators.data import check_data, checked_table, identity_in_order
 from latently.estimators.fitting import FitOptions
 from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.options import estimator, option
@@ -261,7 +261,7 @@ class CoClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeE
 
     def _data(self, X, y=None, sample_weight=None, *, reset):
         if is_sparse(X):
-            X = validate_data(
+            X = checked_table(
                 self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False
             )
             if not np.all(np.isfinite(X.data)):
@@ -318,7 +318,7 @@ class CoClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeE
     def inverse_transform(self, X):
         """Rows for given row factors (n_samples, n_row_clusters), (n_samples, n_features)."""
         check_is_fitted(self)
-        Z = check_array(X, dtype=np.float64, input_name="X")
+        Z = real_array("X", X, dtype=np.float64)
         if Z.shape[1] != self.core_.shape[0]:
             raise ValueError(
                 f"X has {Z.shape[1]} columns, but the model has n_row_clusters={self.core_.shape[0]}"

@@ -6,7 +6,6 @@ They take the place of the mask of what was observed: a weight of zero is a miss
 from __future__ import annotations
 
 import numpy as np
-from sklearn.utils import check_array
 
 from latently.backend.namespace import (
     double,
@@ -18,6 +17,7 @@ from latently.backend.namespace import (
     to_numpy,
     zeros,
 )
+from latently.estimators.checks import real_array
 
 _LARGEST = 1e50  # weights beyond, or below its inverse, could overflow with large entries
 
@@ -51,11 +51,8 @@ def _of_rows(data, X):
 def _checked(entry_weight, shape):
     if is_sparse(entry_weight):
         entry_weight = entry_weight.toarray()
-    weight = check_array(
-        to_numpy(entry_weight) if is_native(entry_weight) else entry_weight,
-        dtype=np.float64,
-        input_name="entry_weight",
-    )
+    given = to_numpy(entry_weight) if is_native(entry_weight) else entry_weight
+    weight = real_array("entry_weight", given, dtype=np.float64)
     if weight.shape != shape:
         raise ValueError(f"entry_weight must have the shape of X, {shape}, not {weight.shape}")
     if np.any(weight < 0):

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.hashing import row_hashes
-from latently.estimators.checks import LARGEST, check_weights
+from latently.estimators.checks import LARGEST, check_weights, real_array
 from latently.estimators.weights import weights_in_rows
 
 
@@ -31,7 +31,7 @@ class LinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def inverse_transform(self, X):
         """Rows (n_samples, n_features) for given sources X (n_samples, n_components)."""
         check_is_fitted(self)
-        S = check_array(X, dtype=np.float64, input_name="X")
+        S = real_array("X", X, dtype=np.float64)
         if S.shape[1] != len(self.components_):
             raise ValueError(
                 f"X has {S.shape[1]} columns, but the model has {len(self.components_)} components"
@@ -56,7 +56,7 @@ class LinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         float
         """
         reconstructed = self.reconstruct(X)
-        by_row = np.sum((check_array(X, dtype=np.float64) - reconstructed) ** 2, axis=1)
+        by_row = np.sum((real_array("X", X, dtype=np.float64) - reconstructed) ** 2, axis=1)
         if sample_weight is not None:
             by_row = by_row * check_weights(sample_weight, len(by_row))
         return float(np.sum(by_row))

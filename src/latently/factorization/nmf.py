@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import is_floating, is_sparse, like, namespace, to_numpy
 from latently.core.data import Data
@@ -32,7 +32,7 @@ from latently.estimators.checks import (
     numbers,
     parameter,
 )
-from latently.estimators.data import check_data
+from latently.estimators.data import check_data, checked_table
 from latently.estimators.messages import warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, given_starts, store
@@ -393,7 +393,7 @@ class NMF(LinearFactorization, SweptFactorization):
             return data if entry_weight is None else with_entry_weights(data, entry_weight)
         if entry_weight is not None:
             raise ValueError("entry_weight needs a dense X; give X.toarray(), with NaN for missing entries")
-        X = validate_data(
+        X = checked_table(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
         )
         if not np.all(np.isfinite(X.data)):

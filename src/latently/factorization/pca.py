@@ -12,10 +12,11 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 from sklearn.utils.extmath import svd_flip
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_integer, numbers, parameter
+from latently.estimators.data import checked_table
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.factorization.linear import LinearFactorization, distinct_rows
@@ -76,7 +77,7 @@ class PCA(LinearFactorization, Estimator):
         return self
 
     def _fit(self, X, sample_weight):
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        X = checked_table(self, X, dtype=np.float64, ensure_min_samples=2)
         X, weight = distinct_rows(X, sample_weight)
         if self.n_components is not None and self.n_components > min(X.shape):
             raise ValueError(
@@ -93,7 +94,7 @@ class PCA(LinearFactorization, Estimator):
     def transform(self, X):
         """The sources (n_samples, n_components): coordinates of the rows along the axes."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked_table(self, X, dtype=np.float64, reset=False)
         return (X - self.mean_) @ self.components_.T
 
     def _offset(self):

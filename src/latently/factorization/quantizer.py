@@ -11,10 +11,11 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_choice, check_integer, check_seed, numbers, parameter
+from latently.estimators.data import checked_table
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_random_state
@@ -93,7 +94,7 @@ class VectorQuantizer(LinearFactorization, Estimator):
     def _fit(self, X, sample_weight):
         from sklearn.cluster import KMeans  # here, because it takes a tenth of a second
 
-        X = validate_data(self, X, dtype=np.float64)
+        X = checked_table(self, X, dtype=np.float64)
         rows, weight = distinct_rows(X, sample_weight)
         if self.n_components > len(rows):
             raise ValueError(
@@ -118,7 +119,7 @@ class VectorQuantizer(LinearFactorization, Estimator):
         from sklearn.metrics import pairwise_distances_argmin
 
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked_table(self, X, dtype=np.float64, reset=False)
         return pairwise_distances_argmin(X, self.components_)
 
     def transform(self, X):

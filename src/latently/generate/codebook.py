@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_choice, check_flag, check_integer, check_seed, numbers, parameter
+from latently.estimators.data import checked_table
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_generator
@@ -99,7 +100,7 @@ class CodebookGenerator(Estimator):
         """
         self._check_options()
         with unchanged_on_failure(self):
-            X = validate_data(self, X, dtype=np.float64)
+            X = checked_table(self, X, dtype=np.float64)
             self.factorizer_ = None if self.factorizer is None else clone(self.factorizer).fit(X)
             codebook = X if self.factorizer_ is None else numbers("components_", self._components())
             if self.unit_length:

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import DensityMixin, clone
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from latently.core.data import Data
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_flag, check_integer, check_weights
+from latently.estimators.data import checked_table
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator
 from latently.estimators.randomness import as_generator, draw_from
@@ -85,7 +86,7 @@ class SourceDensity(DensityMixin, Rejecting, Estimator):
             if sample_weight is not None and not has_fit_parameter(part, "sample_weight"):
                 raise ValueError(f"sample_weight was given, but {type(part).__name__}.fit does not accept it")
         with unchanged_on_failure(self):
-            X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+            X = checked_table(self, X, dtype=np.float64, ensure_min_samples=2)
             factorizer, density = clone(self.factorizer), clone(self.density)
             if sample_weight is None:
                 S = np.asarray(factorizer.fit_transform(X))
@@ -119,7 +120,7 @@ class SourceDensity(DensityMixin, Rejecting, Estimator):
     def sources(self, X):
         """Sources s of the rows, (n_samples, n_sources)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked_table(self, X, dtype=np.float64, reset=False)
         return np.asarray(self.factorizer_.transform(X))
 
     def reconstruct(self, X):
@@ -178,7 +179,7 @@ class SourceDensity(DensityMixin, Rejecting, Estimator):
                 f"score_samples needs as many sources as features and an invertible map, but {reason}; "
                 "score_sources gives the log density of the sources"
             )
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = checked_table(self, X, dtype=np.float64, reset=False)
         S = np.linalg.solve(A.T, (X - b).T).T  # not `transform`, which may constrain sources
         return in_main_memory(self.density_.score_samples(S)) - np.linalg.slogdet(A)[1]
 

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from joblib import delayed
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.placement import one_blas_thread, row_threads
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_callbacks, check_integer, check_seed, check_verbosity
-from latently.estimators.data import called
+from latently.estimators.data import called, checked_table
 from latently.estimators.fitting import ended_by_one_interrupt
 from latently.estimators.messages import InterruptedWarning, unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
@@ -184,7 +184,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         """
         self._check_options()
         with unchanged_on_failure(self):
-            rows = validate_data(
+            rows = checked_table(
                 self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
             )
             never = np.flatnonzero(np.isnan(rows).all(axis=0))

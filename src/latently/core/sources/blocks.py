@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from latently.backend.namespace import to_numpy
+from latently.backend.namespace import to_numpy, without_mask
 from latently.core.sources.chunks import Rows, check_shape, real_dtype, rechunked
 from latently.core.sources.source import RowSource, Source
 
@@ -105,10 +105,8 @@ def block_numbers(block: Any, name: str) -> tuple[list[str] | None, Rows]:
     ):
         raise TypeError(f"{name} is of type {type(block).__name__}, not an array")
     names = list(getattr(block, "columns", [])) or None  # polars
-    if isinstance(block, np.ma.MaskedArray):
-        block = np.ma.filled(block.astype(np.float64), np.nan)
     try:
-        rows = to_numpy(block)
+        rows = to_numpy(without_mask(block))
     except ValueError as error:  # a ragged list
         raise ValueError(f"{name} is no 2-D array: {error}") from error
     if rows.shape[:1] != (0,):
