@@ -12,7 +12,7 @@ import numpy as np
 import latently
 from latently.core import io
 from latently.core.io import ModelFileError
-from tests.contracts.cases import CASES
+from tests.contracts.cases import CASES, ROW_METHODS
 from tests.fuzz.attack import Finding, chosen, expect, memory_within, nothing_is_run, quiet, within
 
 SAVED = sorted(Path(__file__).parents[1].glob("saved_files/*.latently"))
@@ -34,19 +34,12 @@ VALUES = [
     [10**9] * 3,
     {"a": 1},
 ]
-METHODS = (
-    "score_samples",
-    "predict",
-    "predict_proba",
-    "transform",
-    "reconstruct",
-    "row_cost",
-    "n_parameters",
-)
+METHODS = (*ROW_METHODS, "n_parameters")
 
 
 def damaged_model(rng, folder):
     """Bytes changed at random: refused, or read as it was."""
+    _all_imported()
     path = chosen(rng, SAVED)
     original, file = path.read_bytes(), folder / "model.latently"
     file.write_bytes(damaged(rng, original, chosen(rng, SAVED).read_bytes()))
@@ -61,6 +54,13 @@ def damaged_model(rng, folder):
     same = same and all(np.array_equal(arrays[name], were[name]) for name in were)
     expect(same or file.read_bytes() in _originals(), f"a damaged {path.name} was read")
     return "harmless"
+
+
+@cache
+def _all_imported():
+    """Modules, which compile themselves where they were never imported, before files that may be written."""
+    for path in SAVED:
+        latently.load(path)
 
 
 @cache
@@ -95,6 +95,7 @@ def damaged(rng, content, other):
 
 def forged_model(rng, folder):
     """Contents changed and a checksum to match: refused, or a model that works and can be saved again."""
+    _all_imported()
     path, file = chosen(rng, SAVED), folder / "forged.latently"
     header, arrays = io.read(path)
     if not write_forged(rng, file, header, arrays):
@@ -260,18 +261,27 @@ def forged_checkpoint(rng, folder):
 # -- the command line -----------------------------------------------------------------------------------
 
 
+FITS = (  # of the command line: numbers, text beside numbers, and classes
+    ("-m", "mcfa", "-k", "2", "-q", "1"),
+    ("-m", "bayesian-mfa"),
+    ("-m", "dagmm", "-q", "1", "--max-iter", "2"),
+    ("-m", "per-class", "--label", "kind"),
+)
+
+
 @cache
-def _folder_of_a_fit():
+def _folder_of_a_fit(options):
     """A folder that `latently fit` wrote, rows for it, and what `latently score` says of them."""
     import tempfile
 
     home = Path(tempfile.mkdtemp(prefix="latently-fuzz-"))
     rng = np.random.default_rng(0)
-    rows = rng.normal(size=(60, 3)) * [1, 10, 100] + [0, 5, 1000]
-    lines = ["a,b,c", *(",".join(f"{value:.6g}" for value in row) for row in rows)]
+    rows = rng.normal(size=(60, 3)) * [1, 10, 100] + [9, 50, 1000]
+    cells = [[*(f"{value:.6g}" for value in row), "high" if row[0] > 9 else "low"] for row in rows]
+    lines = ["a,b,c,kind", *map(",".join, cells)]
     (home / "rows.csv").write_text("\n".join(lines) + "\n")
-    code, _ = command("fit", home / "rows.csv", "-m", "mcfa", "-k", "2", "-q", "1", "-o", home / "m")
-    expect(code == 0, "latently fit failed")
+    code, said = command("fit", home / "rows.csv", *options, "-o", home / "m")
+    expect(code == 0, f"latently fit {' '.join(options)} failed: {said[-300:]}")
     code, said = command("score", home / "m", home / "rows.csv", "-o", home / "said.csv")
     expect(code == 0, f"latently score failed: {said}")
     return home, (home / "said.csv").read_text()
@@ -296,7 +306,7 @@ def command(*arguments):
 
 def damaged_folder(rng, folder):
     """Any file of a folder of the command line changed: an error, or the same scores."""
-    home, expected = _folder_of_a_fit()
+    home, expected = _folder_of_a_fit(chosen(rng, FITS))
     shutil.copytree(home / "m", folder / "m")
     files = sorted(path for path in (folder / "m").iterdir() if path.suffix in (".json", ".latently"))
     path = chosen(rng, files)

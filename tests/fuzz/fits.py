@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 import latently
+from latently.estimators.checks import check_flag
 from latently.estimators.weights import weights_in_rows
+from latently.factorization import NMF
 from tests.contracts.cases import CASES, answers
 from tests.fuzz.attack import Finding, chosen, expect, quiet, within
 
@@ -60,6 +64,49 @@ def hostile_weights(rng, n):
     return weight * chosen(rng, [1.0, 1e-60, 1e36, 1e6])
 
 
+def other_choices(rng, case):
+    """Other words and flags for some options of the estimator, which may contradict each other."""
+    options = {}
+    for entry in dataclasses.fields(case.cls):
+        check = entry.metadata.get("check")
+        words = getattr(check, "keywords", {}).get("choices") or (
+            (False, True) if getattr(check, "func", check) is check_flag else ()
+        )
+        if words and entry.name not in ("warm_start", "architecture") and rng.random() < 0.4:
+            options[entry.name] = chosen(rng, words)
+    if case.cls is NMF and rng.random() < 0.5:
+        options["loss"] = chosen(rng, ["kl", "itakura-saito", -0.5, 0.5, 1.5, 3.0])
+    return options
+
+
+def weighted_entries(rng, folder):
+    """NMF with weights of entries and given components: the cost falls, entries of weight zero are missing."""
+    case = next(case for case in CASES if case.name == "NMF")
+    X, _ = hostile_rows(rng, case)
+    weight = rng.uniform(0.1, 3, X.shape) * chosen(rng, [1.0, 1e-30, 1e30])
+    weight[rng.random(X.shape) < rng.uniform(0, 0.5)] = 0.0
+    options = SMALL | other_choices(rng, case) | {"random_state": int(rng.integers(1000))}
+    if rng.random() < 0.3:
+        options["fixed_components"] = rng.uniform(0, 2, (1, X.shape[1]))
+    (folder / "case.txt").write_text(f"{options}")
+    np.savez(folder / "rows.npz", X=X, weight=weight)
+    hidden = np.where(weight > 0, X, np.nan)
+    with within(120), quiet():
+        try:
+            model = case.make(**options).fit(X, entry_weight=weight)
+        except ValueError as error:
+            expect(type(error) is not np.linalg.LinAlgError, f"{options}: {error!r}")
+            return "refused"
+        rises = np.diff(model.history_) > 1e-9 * np.abs(model.history_[1:])
+        expect(not rises.any(), f"{options}: the cost rose: {model.history_}")
+        other = case.make(**options).fit(hidden, entry_weight=weight)
+        for name, array in answers(model, hidden).items():
+            same = np.allclose(array, answers(other, hidden)[name], rtol=1e-6, atol=1e-9)
+            expect(same, f"{options}: {name} depends on entries of weight zero")
+        _sound(case, model, hidden, folder)
+    return "fitted"
+
+
 def random_fit(rng, folder):
     """Finite and never worse from step to step, or a ValueError; what it says is finite, saved as well."""
     case = chosen(rng, CASES)
@@ -67,6 +114,8 @@ def random_fit(rng, folder):
     weight = hostile_weights(rng, len(X)) if case.takes_weights and rng.random() < 0.4 else None
     np.savez(folder / "rows.npz", X=X, **{k: v for k, v in (("y", y), ("weight", weight)) if v is not None})
     options = {name: value for name, value in SMALL.items() if name in case.options and not case.trained}
+    if rng.random() < 0.5:
+        options |= other_choices(rng, case)
     if "noise_floor" in case.options and rng.random() < 0.2:
         options["noise_floor"] = chosen(rng, [0.0, 1e-12, 1e-2])
     if "random_state" in case.options:
@@ -183,4 +232,4 @@ def same_columns(rng, folder):
     return f"{what}: same" if abs(lag) < 1e-4 else f"{what}: another optimum"
 
 
-ATTACKS = {attack.__name__: attack for attack in (random_fit, same_fit, same_columns)}
+ATTACKS = {attack.__name__: attack for attack in (random_fit, weighted_entries, same_fit, same_columns)}
