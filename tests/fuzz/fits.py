@@ -80,7 +80,7 @@ def other_choices(rng, case):
 
 
 def weighted_entries(rng, folder):
-    """NMF with weights of entries and given components: the cost falls, entries of weight zero are missing."""
+    """NMF with weights of entries and given components: the cost falls, and weight zero is missing."""
     case = next(case for case in CASES if case.name == "NMF")
     X, _ = hostile_rows(rng, case)
     weight = rng.uniform(0.1, 3, X.shape) * chosen(rng, [1.0, 1e-30, 1e30])

@@ -1,8 +1,11 @@
 """Faults that attacks once found, one small test each."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import latently
 from latently.core import io
@@ -229,8 +232,25 @@ def test_integers_beyond_any_index_are_named(n):
         GaussianMixture(2, max_iter=2, tol=0.0).fit(X).sample(n)
 
 
-def test_factors_that_are_no_numbers_are_named():
-    model = PCA(2).fit(X)
-    for factors in (np.zeros((3, 2), "m8[s]"), np.ma.array(np.zeros((3, 2)), mask=True), [["a", "b"]]):
-        with pytest.raises(ValueError, match="X"):
+@pytest.mark.parametrize("name", ["PCA", "NLMF", "RBM", "VAE", "DAGMM"])
+def test_factors_that_are_no_numbers_are_named(name):
+    factorization, deep = vars(latently.factorization), pytest.importorskip("latently.deep")
+    options = {} if name == "PCA" else {"max_iter": 1}
+    model = (factorization.get(name) or getattr(deep, name))(2, **options)
+    rows = X / (1 + X.max()) - X.min() if name != "RBM" else (X > 1).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        q = model.fit(rows).transform(rows).shape[1]
+    zeros = np.zeros((3, q))
+    for factors in (zeros.astype("m8[s]"), np.ma.array(zeros, mask=True), 1j * zeros, [["a"] * q] * 3):
+        with pytest.raises((ValueError, TypeError), match=r"\b(X|Z|codes)\b"):
             model.inverse_transform(factors)
+
+
+@pytest.mark.parametrize(
+    "option", [{"n_components": 2**40}, {"persistent": True, "batch_size": 2**40}], ids=str
+)
+def test_memory_of_networks_is_told(option):
+    deep = pytest.importorskip("latently.deep")
+    with pytest.raises(MemoryError, match=f"reduce .*{list(option)[-1]}"):
+        deep.RBM(max_iter=1, **option).fit((X > 1).astype(float))

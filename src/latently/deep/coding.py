@@ -16,7 +16,7 @@ from torch import nn
 from latently.backend.namespace import is_torch, to_numpy
 from latently.deep.nets import ACTIVATIONS, ConvDecoder, ConvEncoder, mlp, own_copy
 from latently.deep.network import NetworkEstimator
-from latently.estimators.checks import check_choice, check_layer_sizes
+from latently.estimators.checks import check_choice, check_layer_sizes, numbers
 from latently.estimators.options import estimator, option
 
 _ROWS_AT_A_TIME = 512  # of a pass over all rows: convolutions keep many numbers of each
@@ -183,7 +183,7 @@ class CodingEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Network
         """Means of the rows given codes (n_samples, n_factors), (n_samples, n_features)."""
         check_is_fitted(self)
         given = torch.is_tensor(Z)
-        codes = torch.as_tensor(Z if given else np.asarray(Z, dtype=np.float64), dtype=torch.float64)
+        codes = torch.as_tensor(Z if given else numbers("Z", Z), dtype=torch.float64)
         if codes.ndim != 2 or codes.shape[1] != self.n_factors:
             raise ValueError(f"Z must have {self.n_factors} columns, not shape {tuple(codes.shape)}")
         with torch.no_grad():

@@ -35,6 +35,7 @@ from latently.estimators.checks import (
     check_mixing_weights,
     check_number,
     check_positive,
+    numbers,
 )
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, check_names, fitted_arrays, set_given, store
@@ -310,10 +311,11 @@ class DAGMM(OutlierMixin, Rejecting, CodingEstimator):
     def inverse_transform(self, Z):
         """Means of the rows given `transform`, of which only the codes count, (n_samples, n_features)."""
         check_is_fitted(self)
-        if np.ndim(Z) != 2 or Z.shape[1] != self._code_size:
-            raise ValueError(f"Z must have {self._code_size} columns, not shape {tuple(np.shape(Z))}")
-        q = self.n_factors
         given = torch.is_tensor(Z)
+        Z = Z if given else numbers("Z", Z)
+        if Z.ndim != 2 or Z.shape[1] != self._code_size:
+            raise ValueError(f"Z must have {self._code_size} columns, not shape {tuple(Z.shape)}")
+        q = self.n_factors
         mean, scale = (
             torch.from_numpy(a[:q]).to(Z) if given else a[:q] for a in (self.code_means_, self.code_scales_)
         )

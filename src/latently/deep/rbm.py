@@ -30,6 +30,7 @@ from latently.estimators.checks import (
     check_integer,
     check_matrix,
     check_number,
+    numbers,
 )
 from latently.estimators.data import check_data
 from latently.estimators.options import estimator, option
@@ -553,7 +554,7 @@ def drawn_units(units, field, draws):
 def through_codes(machine, part, codes, width):
     """`part(machine, codes)` in float64, for codes of this width, as NumPy array or tensor like the codes."""
     given = torch.is_tensor(codes)
-    there = torch.as_tensor(codes if given else np.asarray(codes, dtype=np.float64), dtype=torch.float64)
+    there = torch.as_tensor(codes if given else numbers("codes", codes), dtype=torch.float64)
     if there.ndim != 2 or there.shape[1] != width:
         raise ValueError(
             f"codes must have shape (n_samples, {width}), that is {width} columns, not {tuple(there.shape)}"

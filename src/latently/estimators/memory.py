@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -36,6 +37,21 @@ def check_parameters_fit(
         f"{type(model).__name__} needs at least {needed / 1e9:.3g} GB of memory, most of it for {name} of "
         f"shape {shapes[name]}, but there are {there / 1e9:.3g} GB; reduce {', '.join(cures)}"
     )
+
+
+@contextmanager
+def allocations_named(model: Any) -> Iterator[None]:
+    """Inside, memory that torch could not have is told with the arguments to reduce."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "allocate" not in str(error):  # the same words for all devices
+            raise
+        cures = [size for size in (*_SIZES, "hidden_layer_sizes", "batch_size") if hasattr(model, size)]
+        raise NotEnoughMemory(
+            f"{type(model).__name__} needs more memory than there is ({error}); reduce {', '.join(cures)}, "
+            "or the columns of X"
+        ) from error
 
 
 def check_block_fits(model: Any, n_rows: int, floats_per_row: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from latently.core.checkpoint import errors_name_checkpoints
+from latently.estimators.memory import allocations_named
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
@@ -34,10 +35,10 @@ _OURS = ("latently", "sklearn", "contextlib")
 
 @contextmanager
 def unchanged_on_failure(estimator: Any) -> Iterator[None]:
-    """Restore the estimator if the fit fails, with an error that names a checkpoint it went on from."""
+    """Restore the estimator if the fit fails; errors name its checkpoint, and what took memory."""
     earlier = vars(estimator).copy()
     try:
-        with errors_name_checkpoints():
+        with errors_name_checkpoints(), allocations_named(estimator):
             yield
     except BaseException:
         vars(estimator).clear()

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import double, is_floating, like, namespace, to_numpy
+from latently.backend.namespace import double, is_floating, is_native, like, namespace, to_numpy
 from latently.core.tree import mapped
 from latently.distributions.mappings import MAPPINGS
 from latently.distributions.nonlinear import (
@@ -373,7 +373,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def _checked_sources(self, X, name="X"):
         """Given sources as an array beside the components."""
         check_is_fitted(self)
-        S = double(X) if hasattr(X, "__array_namespace__") else numbers(name, X)
+        S = double(X) if is_native(X) else numbers(name, X)
         if S.ndim != 2 or S.shape[1] != self.components_.shape[0]:
             raise ValueError(
                 f"{name} must have one column for each of the {self.components_.shape[0]} components, "
