@@ -4,9 +4,10 @@
     latently score wines new.csv                 # apply it to other rows
 
 This file handles what all commands share: one-line errors, exit codes, Ctrl-C. The other files, in the order
-of processing: `commands` (commands and options), `models`, `tables` and `images` (reading), `preparation`
-(from a table to numbers), `fitting`, `using`, `writing` and `demo`; `speaking` prints all messages. Modules
-that need NumPy are imported inside commands, so that `latently --help` is quick.
+of processing: `commands` (commands and options), `models`, `tables` (reading), `fitting`, `comparing`, `using`,
+`writing` and `demo`; `speaking` prints all messages, and `cluster` finds workers. What rows of a table become is
+said in `latently.tables`. Modules that need NumPy are imported inside commands, so that `latently --help` is
+quick.
 """
 
 from __future__ import annotations
