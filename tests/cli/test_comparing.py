@@ -32,10 +32,10 @@ def home(tmp_path_factory):
 
 def test_fit_without_a_model_compares_families(latently, home, monkeypatch):
     monkeypatch.chdir(home)
-    fit = ["fit", "my table.csv", "--label", "kind", "--budget", 20, "-o", "my model"]
+    fit = ["fit", "my table.csv", "--label", "kind", "--budget", 60, "-o", "my model"]
     answer = latently(*fit, "--json")
     facts = json.loads(answer.out)
-    assert "compared for at most 20 s (--budget)" in answer.err
+    assert "compared for at most 60 s (--budget)" in answer.err
     assert facts["model"] == "gaussian-mixture" and facts["n_components"] == 3 and facts["fits"]
     assert "the best of" in facts["verdict"] and "Held-out rows agree" in facts["verdict"]
     # three components, two classes: no one-to-one matching

@@ -157,3 +157,11 @@ def test_datasets_are_listed_and_written(latently, tmp_path):
     assert len((tmp_path / "wine.csv").read_text().splitlines()) == 179
     assert "already" in latently("datasets", "wine", "-o", tmp_path / "wine.csv", code=1).err
     assert "did you mean" in latently("datasets", "wines", "-o", tmp_path / "other.csv", code=1).err
+
+
+def test_errors_of_sizes_name_their_option(latently, table, tmp_path):
+    table.to_csv(tmp_path / "a.csv", index=False)
+    answer = latently("fit", tmp_path / "a.csv", "-m", "mcfa", "-k", 0, "-q", 1, code=1)
+    assert "n_components (-k) must be an integer of at least 1" in answer.err
+    answer = latently("fit", tmp_path / "a.csv", "-m", "mcfa", "-k", 1, "-q", 9, code=1)
+    assert "n_factors=9 (-q) must not be larger" in answer.err

@@ -4,10 +4,9 @@
     latently score wines new.csv                 # apply it to other rows
 
 This file handles what all commands share: one-line errors, exit codes, Ctrl-C. The other files, in the order
-of processing: `commands` (commands and options), `models`, `tables` (reading), `fitting`, `comparing`, `using`,
-`writing` and `demo`; `speaking` prints all messages, and `cluster` finds workers. What rows of a table become is
-said in `latently.tables`. Modules that need NumPy are imported inside commands, so that `latently --help` is
-quick.
+of processing: `commands` (commands and options), `models`, `tables` (reading), `fitting`, `comparing`,
+`cluster`, `using`, `writing` and `demo`; `speaking` prints all messages. What rows become is in
+`latently.tables`. Modules that need NumPy are imported inside commands, so that `latently --help` is quick.
 """
 
 from __future__ import annotations
@@ -89,10 +88,9 @@ def main(arguments=None):
 def _failed(message, code, arguments):
     """Print the error in one line and return the exit code."""
     from latently.cli.speaking import as_json, one_line
-    from latently.cli.tables import true_names
+    from latently.cli.tables import true_names, with_options
 
-    message = true_names(message)
-
+    message = with_options(true_names(message))
     if "--debug" in arguments and sys.exc_info()[0] is not None:
         traceback.print_exc()
     if "--json" in arguments:

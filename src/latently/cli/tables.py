@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import sys
 import tempfile
@@ -55,6 +56,13 @@ def _ending(start):
     """That of a file that begins with these bytes."""
     kinds = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\x93NUMPY": ".npy", b"\x1f\x8b": ".csv.gz"}
     return next((ending for magic, ending in kinds.items() if start.startswith(magic)), ".csv")
+
+
+def with_options(message):
+    """A message about a parameter, with the option that sets it."""
+    for parameter, short in (("n_components", "-k"), ("n_factors", "-q")):
+        message = re.sub(rf"\b{parameter}\b(=\d+)?(?= must)", rf"\g<0> ({short})", message)
+    return message
 
 
 def true_names(text):

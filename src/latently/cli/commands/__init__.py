@@ -14,7 +14,9 @@ from latently.cli.commands.options import with_options
 
 app = typer.Typer(
     name="latently",
-    help="Density models with structured latent variables: fit, select and apply them.",
+    help="Density models with structured latent variables: fit, select and apply them.\n\n"
+    "Begin with 'latently demo', or with a table of your own: 'latently fit table.csv --output model', "
+    "then 'latently report model table.csv'.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -162,7 +162,7 @@ def impute(
 ):
     """Impute missing cells by their expectation; all other cells are unchanged.
 
-    For example: latently impute wines holes.csv --output filled.csv
+    For example: latently impute wines incomplete.csv --output completed.csv
 
     Without a model, several are compared by how well they predict cells that are hidden from them.
     """
