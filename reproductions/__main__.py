@@ -119,7 +119,7 @@ def retell(chosen):
         content = overview.saved(name)
         if content is None:
             continue
-        if set(content["settings"]) != set(reproduction.settings):
+        if not overview.of_today(reproduction, content):
             note(f"{name} was left as it is: it was run by another protocol")
             continue
         result = framework.Result.of_saved(reproduction, content)

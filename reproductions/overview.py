@@ -30,6 +30,11 @@ other papers, sizes of data and formulas are not counted. No cell is counted twi
 
 A match says that our model with our protocol does as well, not that the source did the same.
 """
+MEASURES = """\
+ERR is the share of rows in a wrong cluster or class, ARI the adjusted Rand index of clusters and classes, BIC
+the Bayesian information criterion, log p(y) the mean log density of rows and log p(z) that of their factors.
+The other measures are named in their tables.
+"""
 WHERE_WORSE = """\
 Rates of clusters. Labels choose nothing in our numbers; here they tell what there would be to choose. A fit
 "from the classes" starts from the estimates for each class and then forgets the labels; there is one where
@@ -51,6 +56,11 @@ def saved(name):
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
+def of_today(reproduction, result):
+    """Whether a saved result was run by the protocol that the code has now, as far as settings tell."""
+    return set(result["settings"]) == set(reproduction.settings)
+
+
 def judged():
     """The cells of all reproductions by id, as saved."""
     found = {}
@@ -66,8 +76,10 @@ def page():
     everything = [cell for own in found.values() for cell in own]
     parts = [HEAD, "## In short", in_short(everything)]
     counted = {name: own for name, own in found.items() if own}
-    parts += ["## By measure", by(measure_of, everything)]
-    parts += ["## By table", table([row(name, own) for name, own in counted.items()], FORMATS)]
+    parts += ["## By measure", MEASURES, by(measure_of, everything)]
+    lines = [{"table": link(name)} | row(own) for name, own in counted.items()]
+    parts += ["## By table", table(lines, dict.fromkeys(lines[0], ""))]
+    parts += filter(None, [earlier()])
     reasons = Counter((name, cell.reason) for name, own in counted.items() for cell in own if cell.reason)
     if reasons:
         told = [
@@ -153,27 +165,32 @@ def in_short(everything):
     )
 
 
-FORMATS = dict.fromkeys(
-    ("table", "cells", MATCHED, NOISE, WORSE, "share met", "agrees", EXCLUDED, NOT_RUN), ""
-)
-
-
-def row(name, own):
+def row(own):
     """Of one table or measure."""
     states = Counter(cell.state for cell in own)
     compared = sum(states[state] for state in COMPARED)
     met = states[MATCHED] + states[NOISE]
-    line = {"table": link(name) if "/" in name else name, "cells": len(own)}
-    line |= {state: states[state] for state in (*COMPARED, EXCLUDED, NOT_RUN)}
     agree = sum(cell.agrees for cell in own)
-    return line | {"share met": share(met, compared), "agrees": share(agree, compared)}
+    line = {"cells": len(own)} | {state: states[state] for state in COMPARED}
+    line |= {"share met": share(met, compared), "agrees": share(agree, compared)}
+    return line | {state: states[state] for state in (EXCLUDED, NOT_RUN)}
+
+
+def earlier():
+    """Which results the code would not give today."""
+    results = {name: saved(name) for name in available()}
+    old = [name for name, result in results.items() if result and not of_today(available()[name], result)]
+    return (
+        old and f"Run by an earlier protocol, as told below, and not yet again: {', '.join(map(link, old))}."
+    )
 
 
 def by(kind, everything):
     groups = {}
     for cell in everything:
         groups.setdefault(kind(cell), []).append(cell)
-    return table([row(name, own) for name, own in groups.items()], FORMATS)
+    lines = [{"measure": name} | row(own) for name, own in groups.items()]
+    return table(lines, dict.fromkeys(lines[0], ""))
 
 
 def measure_of(cell):
