@@ -2,63 +2,33 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import like, namespace, to_numpy, zeros
-from latently.core.block import Block
-from latently.core.frame import Frame
-from latently.core.sources import RowSource, open_source, open_table
-from latently.distributions.columns import (
-    ColumnFamily,
-    ColumnMixture,
-    ColumnParams,
-    ColumnPrior,
-    Layout,
-)
+from latently.backend.namespace import like, namespace, to_numpy
+from latently.distributions.columns import ColumnPrior, Layout
 from latently.distributions.counts import CountPrior
-from latently.distributions.levels import cut_points, indicator, level_counts, places
-from latently.distributions.low_rank import LowRankParams
+from latently.distributions.levels import cut_points, level_counts, places
 from latently.distributions.mixture import MixtureParams
-from latently.estimators.checks import (
-    check_choice,
-    check_integer,
-    check_locations,
-    check_mixing_weights,
-    check_positive,
-)
+from latently.estimators.checks import check_choice, check_integer
 from latently.estimators.data import is_dask
 from latently.estimators.labels import component_labels
 from latently.estimators.options import estimator, option
-from latently.estimators.parameters import Parameter
 from latently.estimators.rows import rows_of
 from latently.mixture.base import MixtureEstimator
-from latently.mixture.column_kinds import (
-    KINDS,
-    Column,
-    decoded,
-    encoded,
-    found,
-    is_table,
-    n_rows_of,
-    with_own_cells,
-)
+from latently.mixture.column_kinds import KINDS, Column, decoded, encoded, found, is_table, with_own_cells
 from latently.mixture.factors import averaged_factors
+from latently.mixture.mixed_rows import rows_in
+from latently.mixture.mixed_structure import DISCRETE, MixedStarts, MixedStructure
 from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
-from latently.mixture.starts import Starts
-from latently.mixture.structure import Structure
 
 _COUNT_MODELS = {"negative_binomial": True, "poisson": False}
-_NAMES = ("probabilities", "locations", "scales", "rates", "dispersions")
 _SHAPES = (1e-1, 1e4)  # of the prior of counts
 
 
@@ -75,159 +45,6 @@ def check_columns(name, value):
                 f"{name}[{column!r}] must be one of {allowed} or a list of levels from low to high, "
                 f"not {kind!r}"
             )
-
-
-def check_probabilities(shown_as, array):
-    if np.any(array <= 0):
-        raise ValueError(f"{shown_as} must be positive")
-    return array
-
-
-@dataclass(frozen=True)
-class MixedStructure(Structure):
-    """K components over columns of the kinds of a layout."""
-
-    n_components: int
-    n_factors: int
-    layout: Layout
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        table = [Parameter("weights", "weights_init", ("K",), check_mixing_weights)]
-        if self.layout.numbers:
-            table += [
-                Parameter("means", "means_init", ("K", "N"), check_locations),
-                Parameter("loadings", "loadings_init", ("K", "N", "q"), check_locations),
-                Parameter("noise_variance", "noise_init", ("K", "N"), check_positive),
-            ]
-        if self.layout.categories:
-            table.append(Parameter("probabilities", "probabilities_init", ("K", "M"), check_probabilities))
-        if self.layout.ordered:
-            table += [
-                Parameter("locations", "locations_init", ("K", "O")),
-                Parameter("scales", "scales_init", ("K", "O"), check_positive),
-            ]
-        if self.layout.counts:
-            table.append(Parameter("rates", "rates_init", ("K", "C"), check_positive))
-            if any(self.layout.dispersed):
-                table.append(Parameter("dispersions", "dispersions_init", ("K", "C"), check_positive))
-        return tuple(table)
-
-    def sizes(self, n_features: int) -> dict[str, int]:
-        layout = self.layout
-        return {
-            "K": self.n_components,
-            "D": layout.n_features,
-            "q": self.n_factors,
-            "N": len(layout.numbers),
-            "M": sum(layout.sizes),
-            "O": len(layout.ordered),
-            "C": len(layout.counts),
-        }
-
-    def family(self, floor: Any) -> ColumnFamily:
-        return ColumnFamily(self.n_factors, self.layout, floor)  # type: ignore[abstract]
-
-    def kernel(self, family: Any, dtype: str) -> ColumnMixture:
-        return ColumnMixture(family, dtype)
-
-    def frame(self, mean: Any, deviation: Any) -> Frame:
-        """Only numbers are moved and scaled."""
-        frame = Frame.around(mean, deviation, isotropic=False)
-        discrete = like(self.is_discrete, mean)
-        xp = namespace(mean)
-        return Frame(xp.where(discrete, 0.0, frame.shift), xp.where(discrete, 1.0, frame.scale))
-
-    @property
-    def is_discrete(self) -> Any:
-        """(D,) bool"""
-        return np.isin(np.arange(self.layout.n_features), self.layout.discrete)
-
-    def to_kernel(self, fitted: Mapping[str, Any]) -> MixtureParams:
-        weights, layout = fitted["weights"], self.layout
-        K, numbers = weights.shape[0], None
-        if layout.numbers:
-            numbers = LowRankParams(fitted["means"], fitted["loadings"], fitted["noise_variance"])
-        widths = (0, len(layout.ordered), len(layout.ordered), 0, len(layout.counts))
-        arrays = [
-            fitted[name] if name in fitted else zeros((K, width), weights)
-            for name, width in zip(_NAMES, widths, strict=True)
-        ]
-        return MixtureParams(weights, ColumnParams(numbers, *arrays))
-
-    def from_kernel(self, params: MixtureParams) -> dict[str, Any]:
-        components = params.components
-        arrays = {"weights": params.weights}
-        if components.numbers is not None:
-            arrays |= {
-                name: getattr(components.numbers, name) for name in ("means", "loadings", "noise_variance")
-            }
-        kept = {entry.name for entry in self.parameters}
-        return arrays | {name: getattr(components, name) for name in _NAMES if name in kept}
-
-    def start_means(self, given: Mapping[str, Any]) -> None:
-        return None
-
-
-@dataclass(frozen=True)
-class MixedStarts(Starts):
-    """Partitions by k-means of rows in which all columns are numbers of comparable spread."""
-
-    @cached_property
-    def embedded(self) -> Starts:
-        rows = embedding(self.kernel.family.layout, self.block)
-        block = Block(rows, self.block.weight, self.block.allowed)
-        return Starts(self.kernel, self.n_components, self.init, self.rng, block, Frame.identity(rows[0]))
-
-    def _clustering(self, i):
-        return self.embedded._clustering(i)
-
-    def _halves(self, parts):
-        return self.embedded._halves(parts)
-
-    def _as_allowed(self, labels):
-        return self.embedded._as_allowed(labels)
-
-
-def embedding(layout: Layout, block: Block) -> Any:
-    """(n, E): numbers as they are in the frame, one column per level of a category, scores of the others.
-
-    Every column of the table has about unit variance in all; missing entries are at the mean.
-    """
-    X, observed = block.X, block.observed
-    weight: Any = block.weight
-    weight = weight / weight.sum()
-    parts = [X[:, list(layout.numbers)]]
-
-    def seen(columns):
-        return None if observed is None else observed[:, list(columns)]
-
-    def standardised(values, known):
-        known = np.ones(values.shape, dtype=bool) if known is None else known
-        share = np.maximum(weight @ known, 1e-300)
-        mean = weight @ np.where(known, values, 0.0) / share
-        centred = np.where(known, values - mean, 0.0)
-        return centred, np.sqrt(np.maximum(weight @ centred**2 / share, 1e-12))
-
-    if layout.categories:
-        own = indicator(X[:, list(layout.categories)], seen(layout.categories), layout.sizes).toarray()
-        for j, place in enumerate(places(layout.sizes)):
-            known = (
-                None
-                if observed is None
-                else observed[:, [layout.categories[j]]] & np.ones(own[:, place].shape, bool)
-            )
-            centred, spread = standardised(own[:, place], known)
-            parts.append(centred / np.sqrt(np.sum(spread**2)))
-    for j, column in enumerate(layout.ordered):
-        ends = np.array(layout.cuts[j])
-        middles = ndtri(0.5 * (ndtr(ends[:-1]) + ndtr(ends[1:])))
-        centred, spread = standardised(middles[X[:, [column]].astype(int)], seen([column]))
-        parts.append(centred / spread)
-    if layout.counts:
-        centred, spread = standardised(np.sqrt(X[:, list(layout.counts)]), seen(layout.counts))
-        parts.append(centred / spread)
-    return np.concatenate(parts, axis=1)
 
 
 @estimator
@@ -334,7 +151,7 @@ class MixedMixture(MixtureEstimator):
         """The rows as numbers; with `reset` after finding out what columns hold."""
         if not reset:
             check_is_fitted(self)
-        rows = _rows(X)
+        rows = rows_in(X)
         if reset:
             plain = rows is None or (rows.plain and self.columns == "auto")
             self.columns_: Any = (
@@ -553,9 +370,26 @@ class MixedMixture(MixtureEstimator):
         return pandas.DataFrame(chances, columns=list(self.columns_[names.index(column)].levels))
 
 
+def on_numbers(model, X):
+    """The same density for rows of numbers, with 0, 1, ... for levels; a table as such rows; and the levels.
+
+    These are texts by the place of the column, as far as it has any.
+    """
+    columns = model.columns_
+    twin = deepcopy(model)
+    twin.columns_ = [
+        Column(j, one.kind, tuple(map(float, range(len(one.levels))))) for j, one in enumerate(columns)
+    ]
+    twin.columns = {j: one.kind for j, one in enumerate(columns)}
+    if hasattr(twin, "feature_names_in_"):
+        del twin.feature_names_in_
+    levels = {j: list(map(str, one.levels)) for j, one in enumerate(columns) if one.levels}
+    return twin, encoded(X, columns, model.unseen), levels
+
+
 _WITHOUT_KINDS = "X: lists and tensors cannot have columns of several kinds; give a table or an array"
 _GROUPS = (("number", "date"), ("category",), ("ordinal",), ("count",))
-_ARRAYS = ("means", "loadings", "noise_variance", *_NAMES)
+_ARRAYS = ("means", "loadings", "noise_variance", *DISCRETE)
 
 
 @dataclass(frozen=True)
@@ -586,91 +420,3 @@ def _weights_of_levels(columns, sizes, block):
         observed = xp.take(observed, index, axis=1)
         codes = xp.where(observed, codes, 0.0)
     return level_counts(xp.astype(codes, xp.float64), observed, block.weight, sizes)
-
-
-# -- forms of tables ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _InMemory:
-    X: Any
-
-    @property
-    def plain(self):
-        """Whether these are numbers without names, of which nothing says what they mean."""
-        return not is_table(self.X)
-
-    def parts(self):
-        return [self.X]
-
-    def with_weight(self, weight):
-        """(n,) bool: the rows that count; None for all, also where the weights are none."""
-        if weight is None or np.shape(weight) != (n_rows_of(self.X),):
-            return None
-        weight = np.asarray(weight)
-        return weight > 0 if weight.dtype.kind in "biuf" and np.any(weight > 0) else None
-
-    def mapped(self, columns, unseen):
-        rows = encoded(self.X, columns, unseen)
-        return rows if self.plain else _framed(rows, columns)
-
-
-@dataclass(frozen=True)
-class _OfDask:
-    X: Any  # a data frame of Dask
-    plain: bool = False
-
-    def with_weight(self, weight):
-        return None  # rows are not taken apart: a level that only rows without weight have is one as well
-
-    def parts(self):
-        return (part.compute() for part in self.X.partitions)
-
-    def mapped(self, columns, unseen):
-        meta = _framed(np.zeros((0, len(columns))), columns)
-        return self.X.map_partitions(_mapped_part, columns, unseen, meta=meta)
-
-
-def _mapped_part(part, columns, unseen):
-    return _framed(encoded(part, columns, unseen), columns).set_index(part.index)
-
-
-@dataclass(frozen=True)
-class _OutOfCore:
-    name: str
-    n_rows: int | None
-    feature_names: Any  # None for numbers without names
-    parts: Any
-
-    @property
-    def plain(self):
-        return self.feature_names is None
-
-    with_weight = _OfDask.with_weight
-
-    def mapped(self, columns, unseen):
-        read = lambda: (encoded(part, columns, unseen) for part in self.parts())
-        return RowSource(self.name, len(columns), self.n_rows, self.feature_names, read)
-
-
-def _rows(X):
-    """The rows in one of the forms above; None for tensors and other rows that hold numbers only."""
-    if is_table(X) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.size):
-        return _InMemory(X)
-    if is_dask(X):
-        return _OfDask(X) if hasattr(X, "partitions") and hasattr(X, "columns") else None
-    if isinstance(X, (str, os.PathLike)):
-        table = open_table(X)
-        if table.named and table.array_shape is None:
-            return _OutOfCore(table.name, table.n_rows, table.columns, table.frames)
-    source = open_source(X)
-    return None if source is None else _OutOfCore("X", source.n_rows, source.feature_names, source.chunks)
-
-
-def _framed(rows, columns):
-    """The numbers as a data frame, with the names of the columns."""
-    names = [str(column.name) for column in columns]
-    try:
-        return import_module("pandas").DataFrame(rows, columns=names, copy=False)
-    except ImportError:
-        raise ImportError("tables of mixed columns need pandas: pip install 'latently[csv]'") from None
