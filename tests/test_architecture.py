@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "selection": MODELS | {"metrics", "plots"},
     "plots": {"metrics"},
     "report": MODELS | {"plots", "metrics", "selection"},
-    "tables": FLOOR | {"selection"},
+    "tables": FLOOR | {"selection", "mixture"},
     "cli": MODELS | {"tables", "report", "plots", "metrics", "selection", "datasets", "saved"},
 }
 

@@ -184,7 +184,11 @@ def test_every_model_fits_is_kept_and_used(latently, tmp_path, name):
     table.to_csv(tmp_path / "a.csv", index=False)
     sizes = (["-k", 2] if MODELS[name].k else []) + (["-q", 1] if MODELS[name].q else [])
     label = ["--label", "kind"] if MODELS[name].labels else []
-    fit = ["fit", tmp_path / "a.csv", "-m", name, *sizes, *label, "--max-iter", 30, "-o", tmp_path / "m"]
+    kinds = (
+        ["--kind", "a=number", "--kind", "b=number"] if name == "mixed" else []
+    )  # its factors are of numbers
+    given = [*sizes, *label, *kinds, "--max-iter", 30]
+    fit = ["fit", tmp_path / "a.csv", "-m", name, *given, "-o", tmp_path / "m"]
     facts = facts_of(latently(*fit, "--json"))
     assert facts["model"] == name
     model = library.load(tmp_path / "m").estimator_

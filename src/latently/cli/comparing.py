@@ -6,10 +6,9 @@ import numpy as np
 
 from latently.cli.models import MODELS, numbers_in
 from latently.cli.speaking import one_line
-from latently.cli.tables import open_table, option
+from latently.cli.tables import choice_of, kinds_in_words, open_table
 from latently.selection import compare
 from latently.selection.families import rows_to_search
-from latently.tables.columns import Choice
 from latently.tables.preparing import collected, recorded, surveyed
 
 
@@ -27,6 +26,7 @@ def compared(X, record, request, voice, *, n_bootstrap=0):
             n_factors=None if request.q is None else numbers_in(request.q, "-q"),
             budget=request.budget,
             n_bootstrap=n_bootstrap,
+            columns=record.estimator_columns() or None,
             feature_names=record.columns,
             random_state=request.seed,
             refit=False,
@@ -43,9 +43,11 @@ def winner(comparison, seed):
 def compare_table(request, voice, n_bootstrap):
     """The `Comparison` of families on a table."""
     table = open_table(request.data, request.reading, voice)
-    choice = Choice(tuple(request.columns), tuple(request.without), tuple(request.as_is), False, option)
+    choice = choice_of(request, None, decides=True)
     known = surveyed(table, choice, missing=request.missing, label=request.label)
     record = recorded(known, "MFA", missing=request.missing, standardise=request.standardise)
+    if record.kinds:
+        voice.note(kinds_in_words(record))
     return compared(np.asarray(collected(known, record).X), record, request, voice, n_bootstrap=n_bootstrap)
 
 

@@ -11,14 +11,13 @@ import numpy as np
 
 from latently.cli.models import DEFAULT, MODELS, build, model_named, numbers_in
 from latently.cli.speaking import counted, shown
-from latently.cli.tables import open_table, option
+from latently.cli.tables import choice_of, kinds_in_words, open_table
 from latently.cli.writing import COMPARISON, DESCRIPTION, MODEL, SELECTION, new_folder
 from latently.core.sources import open_source, package
 from latently.metrics import adjusted_rand_score, clustering_accuracy, purity
 from latently.selection.criteria import CRITERIA
 from latently.selection.criteria import DEFAULT as DEFAULT_CRITERION
 from latently.tables import TableModel
-from latently.tables.columns import Choice
 from latently.tables.preparation import Preparation, described, held_out_scores, quantiles
 from latently.tables.preparing import (
     IN_MEMORY_BYTES,
@@ -27,7 +26,6 @@ from latently.tables.preparing import (
     held_out_chunks,
     recorded,
     surveyed,
-    takes_binary,
 )
 from latently.tables.reading import Reading
 
@@ -35,6 +33,7 @@ MOST_COMPONENTS, MOST_FACTORS = 6, 5  # largest sizes in the default search
 BUDGET = 30.0  # seconds to compare families
 ROWS_TO_CHOOSE_BY = 10_000  # largest sample of rows with which `fit` selects sizes
 _FACTORS = 2  # default for classifiers
+MIXED = "mixed"  # the model of tables with categories
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,7 @@ class Request:
     columns: list[str] = field(default_factory=list)
     without: list[str] = field(default_factory=list)
     as_is: list[str] = field(default_factory=list)
+    kinds: dict[str, Any] = field(default_factory=dict)
     label: str | None = None
     missing: list[str] = field(default_factory=list)
     standardise: bool | None = None
@@ -108,7 +108,9 @@ def _fitted(request, voice, folder, select_all):
     limit = {None: IN_MEMORY_BYTES, True: np.inf, False: 0}[request.in_memory]
     known = surveyed(
         table,
-        _choice(request, model_named(request.model or DEFAULT)),
+        choice_of(
+            request, model_named(request.model or DEFAULT), decides=not (request.model or request.options)
+        ),
         missing=request.missing,
         label=request.label,
         limit=limit,
@@ -120,6 +122,7 @@ def _fitted(request, voice, folder, select_all):
         voice.note(f"{counted(n, 'row')} of {n_all} are held out of the fit, for thresholds of scores")
     places = known.places
     name = request.model or (DEFAULT if len(places) > 1 or request.q else "gaussian-mixture")
+    name = MIXED if known.mixed else name
     model = model_named(name)
     _check_labels(request, model, name, known.found, voice)
     record = recorded(
@@ -131,6 +134,8 @@ def _fitted(request, voice, folder, select_all):
         standardise=request.standardise,
         seed=request.seed,
     )
+    if known.kinds:
+        voice.note(f"{kinds_in_words(record)}; --kind NAME=KIND chooses another")
     if not known.in_memory and request.in_memory is None:
         voice.note("the table is large, so its numbers are kept in a temporary file during the fit")
     rows = collected(known, record, scratch=folder, in_memory=request.in_memory is True)
@@ -144,6 +149,8 @@ def _fitted(request, voice, folder, select_all):
     estimator = build(
         model, sizes, request.options, seed=request.seed, max_iter=request.max_iter, tol=request.tol
     )
+    if record.kinds:
+        estimator.set_params(columns=record.estimator_columns())
     selection, all_rows = None, select_all or rows.n_rows <= ROWS_TO_CHOOSE_BY
     if grid:
         by = rows.X if all_rows else _drawn(rows, request.seed, voice)
@@ -212,7 +219,7 @@ def chosen_imputer(request, voice):
     from latently.selection.imputer import name_of
 
     table = open_table(request.data, request.reading, voice)
-    known = surveyed(table, _choice(request, None), missing=request.missing)
+    known = surveyed(table, choice_of(request, None), missing=request.missing)
     record = recorded(known, "Imputer", model="imputer", missing=request.missing, standardise=True)
     rows = collected(known, record)
     n_compared = 0
@@ -298,16 +305,6 @@ def _check_labels(request, model, name, found, voice):
         )
 
 
-def _choice(request, model):
-    return Choice(
-        tuple(request.columns),
-        tuple(request.without),
-        tuple(request.as_is),
-        model is not None and takes_binary(model.name),
-        option,
-    )
-
-
 def _labels(model, name, rows, voice):
     """Labels for the fit of a classifier, and the rows that it can use."""
     if not model.labels and not (model.may_use_labels and rows.codes is not None):
@@ -336,7 +333,7 @@ def _sizes(request, model, n_rows, n_columns):
     sizes, grid = {}, {}
     usual = {
         "-k": range(1, max(1, min(MOST_COMPONENTS, n_rows // 10)) + 1),
-        "-q": range(1, max(1, min(MOST_FACTORS, n_columns - 1)) + 1),
+        "-q": model.usual_q or range(1, max(1, min(MOST_FACTORS, n_columns - 1)) + 1),
     }
     for given, text, parameter in (("-k", request.k, model.k), ("-q", request.q, model.q)):
         if parameter is None:

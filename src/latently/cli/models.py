@@ -23,6 +23,7 @@ class Model:
     q: str | None = "n_factors"  # the parameter that -q sets
     kind: str = "density"  # or "deep", "classes" (a classifier), "parts" (a factorisation) or "network"
     may_use_labels: bool = False  # whether labels are used if there are any
+    usual_q: tuple[int, ...] = ()  # that -q stands for unless it is given, if not the usual range
 
     @property
     def labels(self):
@@ -52,6 +53,12 @@ MODELS = {
     ),
     "bayesian-mfa": Model(
         _MIXTURE, "BayesianMFA", "mixture of factor analysers that finds its sizes", k=None, q=None
+    ),
+    "mixed": Model(
+        _MIXTURE,
+        "MixedMixture",
+        "numbers, categories, ordered answers, counts and dates side by side",
+        usual_q=(0,),
     ),
     "nested": Model(_MIXTURE, "NestedMixture", "mixture of Gaussian mixtures", q=None),
     "fa": Model(_MIXTURE, "FactorAnalysis", "factor analysis", k=None),
@@ -157,6 +164,7 @@ _NOT_OPTIONS = {
     "tol",
     "class_prior",
     "fixed_components",
+    "columns",
 }
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from latently.core.words import shown
 
+_MOST_NAMED = 8  # columns of a kind
+
 
 def option(name, value):
     """An option as it is written on the command line."""
@@ -30,6 +32,37 @@ def open_table(path, reading, voice):
             yield from table.frames(missing, texts, moved)
 
     return replace(table, frames=frames)
+
+
+def choice_of(request, model, *, decides=False):
+    """What the user says about columns; with `decides` these tell whether a mixed model is needed."""
+    from latently.tables.columns import Choice
+    from latently.tables.preparing import takes_binary, takes_kinds
+
+    return Choice(
+        tuple(request.columns),
+        tuple(request.without),
+        tuple(request.as_is),
+        model is not None and takes_binary(model.name),
+        option,
+        kinds=request.kinds,
+        takes_kinds=None if decides else model is not None and takes_kinds(model.name),
+    )
+
+
+def kinds_in_words(record):
+    """The kinds of the columns, each with its names."""
+    names: dict[str, list[str]] = {}
+    for name in record.columns:
+        kind = record.kind_of(name)
+        what = f"{shown(name)} ({len(kind.levels)} levels)" if kind.levels else shown(name)
+        names.setdefault(kind.name, []).append(what)
+    parts = []
+    for kind, own in names.items():
+        noun = {"category": "categories", "ordinal": "ordered answers"}.get(kind, f"{kind}s")
+        more = f" and {len(own) - _MOST_NAMED} more" if len(own) > _MOST_NAMED else ""
+        parts.append(f"{noun}: {', '.join(own[:_MOST_NAMED])}{more}")
+    return "; ".join(parts)
 
 
 _STANDARD_INPUT: dict[str, str] = {}  # the file that holds it, and what messages call it

@@ -27,6 +27,7 @@ from latently.core.sources import package
 from latently.estimators.rejection import check_acceptance
 from latently.saved import load
 from latently.tables import answers
+from latently.tables.kinds import DATES
 from latently.tables.preparation import ACCEPTANCE
 from latently.tables.preparing import later_rows
 from latently.tables.reading import FILE
@@ -319,6 +320,7 @@ def write_page(
         threshold=_usual_threshold(record),
         verdict=record.verdict,
         probability_plot=record.probability_plot,
+        columns={**record.levels, **{name: "date" for name, kind in record.kinds.items() if kind in DATES}},
         command_line=None if data is None else _command_line(folder, data),
     )
     if explorer:
@@ -347,6 +349,9 @@ def _command_line(folder, data):
     options += [part for name, why in record.left_out if why == "not wanted" for part in ("--without", name)]
     options += [part for text in record.missing for part in ("--missing", text)]
     options += [part for name in record.as_is for part in ("--as-is", name)]
+    for name, kind in record.kinds.items():
+        levels = record.levels[name] if kind == "ordinal" else [kind]
+        options += ["--kind", f"{name}={','.join(levels)}"]
     options += [part for text in _settings(folder.model, entry) for part in ("--option", text)]
     return CommandLine(
         str(folder.path),

@@ -213,9 +213,15 @@ def no_search(facts, grid):
 
 def _neighbours(facts):
     """Sizes beside those of the model, by parameter."""
-    most = {"n_components": len(facts.X), "n_factors": facts.X.shape[1]}
+    n_numbers, least = facts.X.shape[1], {"n_components": 1, "n_factors": 1}
+    if hasattr(facts.model, "columns_"):  # of mixed columns, whose numbers need no factors
+        n_numbers = sum(one.kind in ("number", "date") for one in facts.model.columns_)
+        least["n_factors"] = 0
+    most = {"n_components": len(facts.X), "n_factors": n_numbers}
     return {
-        name: [v for v in range(_now(facts, name) - 1, _now(facts, name) + 3) if 1 <= v <= most[name]]
+        name: [
+            v for v in range(_now(facts, name) - 1, _now(facts, name) + 3) if least[name] <= v <= most[name]
+        ]
         for name in most
         if isinstance(getattr(facts.model, name, None), Integral)
     }

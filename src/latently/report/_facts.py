@@ -25,6 +25,7 @@ from latently.report._inputs import (
     checked_total,
     checked_units,
 )
+from latently.report._levels import check_levels, indicators, with_levels
 
 _ROWS_FOR_AXES = 2000  # rows used for principal axes
 _RARE = 1e-3  # quantile of sampled log densities below which a row is unusual
@@ -78,10 +79,13 @@ class Facts:
         row_numbers=None,
         n_rows=None,
         threshold=None,
+        columns=None,
         command_line=None,
     ):
         self.command_line = command_line
+        model, X, feature_names, self.levels = with_levels(model, X, columns, feature_names)
         self.X = checked_rows(model, X)
+        check_levels(self.levels, self.X)
         self.offset, self.scale = checked_units(units, self.X.shape[1])
         self.model = model.to("numpy") if hasattr(model, "to") else model
         n, D = self.X.shape
@@ -225,7 +229,20 @@ class Facts:
         """None unless there are several groups with rows."""
         if self.groups is None or np.count_nonzero(self.groups.sizes) < 2:
             return None
-        return profiles(self.X, self.groups.memberships)
+        found = profiles(self.X, self.groups.memberships)
+        found.differences[:, list(self.levels.nominal)] = 0.0  # numbers of categories have no order
+        return found
+
+    @cached_property
+    def shares(self):
+        """Of columns with levels: (m,) how frequent each level is, and (K, m) in each group."""
+        found = {}
+        for j, names in self.levels.names.items():
+            own = np.nan_to_num(indicators(self.X[:, j], len(names)))
+            both = own.sum(axis=0)[None], (self.groups.memberships.T @ own if self.groups else own[:0])
+            whole, of_groups = (part / np.maximum(part.sum(axis=1, keepdims=True), 1e-300) for part in both)
+            found[j] = (whole[0], of_groups)
+        return found
 
     @cached_property
     def _of_known_class(self):
@@ -268,7 +285,11 @@ class Facts:
         if self.profiles is None:
             return self.deviation
         filled = self.groups.sizes > 0
-        return np.max(np.abs(self.profiles.differences[filled]), axis=0)
+        found = np.max(np.abs(self.profiles.differences[filled]), axis=0)
+        for j in self.levels.nominal:
+            of_levels = profiles(indicators(self.X[:, j], len(self.levels.names[j])), self.groups.memberships)
+            found[j] = np.max(np.abs(of_levels.differences[filled]))
+        return found
 
     # -- density ------------------------------------------------------------------------------------
 
@@ -363,14 +384,26 @@ class Facts:
     @cached_property
     def each_has_its_own_factors(self):
         loadings = getattr(self.flat, "loadings_", None)
-        return loadings is not None and np.ndim(loadings) == 3 and len(loadings) > 1
+        return (
+            loadings is not None
+            and np.ndim(loadings) == 3
+            and len(loadings) > 1
+            and np.shape(loadings)[2] > 0
+        )
 
     @cached_property
     def principal(self):
         """(n, 2) rows on their principal axes, or (n, 1) if there is one feature only."""
-        shift = self.mean
-        scale = np.ones_like(shift) if self.image_shape else np.where(self.deviation > 0, self.deviation, 1.0)
         filled = self._filled
+        if self.levels.nominal:
+            parts = [
+                indicators(column, len(self.levels.names[j])) if j in self.levels.nominal else column[:, None]
+                for j, column in enumerate(filled.T)
+            ]
+            filled = np.concatenate(parts, axis=1)
+        of_all = profiles(filled, np.ones((len(filled), 1)))
+        shift, deviation = of_all.means[0], of_all.deviations[0]
+        scale = np.ones_like(shift) if self.image_shape else np.where(deviation > 0, deviation, 1.0)
         picked = np.unique(np.linspace(0, len(filled) - 1, min(len(filled), _ROWS_FOR_AXES)).astype(int))
         sample = (filled[picked] - shift) / scale
         axes = np.linalg.svd(sample, full_matrices=False)[2][:2]

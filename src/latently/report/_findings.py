@@ -7,6 +7,7 @@ import numpy as np
 from latently.report import _charts as charts
 from latently.report._charts import swatch
 from latently.report._drawing import number
+from latently.report._levels import typical
 from latently.report._markup import element, join
 from latently.report._parts import (
     MOST_FEATURES,
@@ -179,10 +180,13 @@ def profile_map(facts, groups, differences, shown):
         ],
         class_="traits",
     )
-    chosen = facts.strongest(facts.informative, MOST_FEATURES)
+    ordered = np.setdiff1d(np.arange(facts.X.shape[1]), list(facts.levels.nominal))
+    if len(ordered) == 0:
+        return
+    chosen = ordered[facts.strongest(facts.informative[ordered], MOST_FEATURES)]
     caption = f"Difference of means, {groups.noun} against the rest."
-    if len(chosen) < facts.X.shape[1]:
-        caption += f" The {len(chosen)} of {count(facts.X.shape[1])} features that differ most."
+    if len(chosen) < len(ordered):
+        caption += f" The {len(chosen)} of {count(len(ordered))} features that differ most."
     title = f"Distinguishing features of each {groups.noun}"
     chart = charts.heat_map(
         "profiles-map",
@@ -208,6 +212,7 @@ def traits(facts, k):
         for j in strongest
         if abs(own[j]) >= _FAINT
     ]
+    said += [typical(facts, j, k) for j in sorted(facts.levels.nominal) if facts.informative[j] >= _FAINT]
     if not said:
         return "no feature differs by half a standard deviation; the group differs in correlations only."
     return ", ".join(said) + "."

@@ -10,6 +10,7 @@ import numpy as np
 
 from latently.report import _charts as charts
 from latently.report._drawing import apart, number, padded
+from latently.report._levels import frequent
 from latently.report._markup import element, join
 from latently.report._parts import (
     MOST_FEATURES,
@@ -123,14 +124,21 @@ def feature_table(facts):
         cells = [element("th", name, scope="row")]
         if with_missing:
             cells.append(element("td", percent(facts.missing[j] / n), class_="number"))
-        if len(there):
+        if j in facts.levels.names and len(there):
+            n_levels = len(facts.levels.names[j])
+            counts = np.bincount(there.astype(int), minlength=n_levels)
+            cells.append(element("td", frequent(facts, j), colspan=4))
+            where = {"column": int(j), "low": -0.5, "high": n_levels - 0.5}
+            cells.append(element("td", charts.small_histogram(counts, f"distribution of {name}", **where)))
+        elif len(there):
             mean, deviation = (
                 facts.mean[j] * facts.scale[j] + facts.offset[j],
                 facts.deviation[j] * facts.scale[j],
             )
             mean = 0.0 if abs(mean) < 1e-9 * deviation else mean  # rounding error only
-            shown = (mean, deviation, there.min(), there.max())
-            cells += [element("td", number(value), class_="number") for value in shown]
+            shown = [facts.levels.text(j, value) for value in (mean, there.min(), there.max())]
+            shown.insert(1, number(deviation))
+            cells += [element("td", value, class_="number") for value in shown]
             low, high = padded(there.min(), there.max())
             counts = np.histogram(there, bins=16, range=(low, high))[0]
             spark = charts.small_histogram(

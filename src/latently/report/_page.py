@@ -77,6 +77,7 @@ def report(
     only=None,
     verdict=None,
     probability_plot=None,
+    columns=None,
     command_line=None,
 ):
     """Create a report on a fitted model and rows.
@@ -118,6 +119,10 @@ def report(
         Whether the model fits, in a sentence, such as the `verdict` of `latently.selection.calibration`.
     probability_plot : pair of sequences of float, optional
         The `expected` and `observed` shares of such a calibration.
+    columns : dict, optional
+        What the numbers of some columns stand for, by feature name: the levels 0, 1, ... of a category or
+        an ordered answer, as a list of texts, or "date" for days since 1970. A `MixedMixture` that was
+        fitted to a table takes the table as X, and knows.
     command_line : CommandLine, optional
         Where the command line has the model and its rows; next steps are then shell commands.
 
@@ -151,6 +156,7 @@ def report(
         row_numbers=row_numbers,
         n_rows=n_rows,
         threshold=threshold,
+        columns=columns,
         command_line=command_line,
     )
     grid, fit = grid_of(selection), checked_fit(verdict, probability_plot)
@@ -212,6 +218,7 @@ def write_report(
     only=None,
     verdict=None,
     probability_plot=None,
+    columns=None,
     command_line=None,
 ):
     """Write a report on a fitted model and rows to an HTML file.
@@ -222,7 +229,7 @@ def write_report(
         File to write; an existing file is replaced atomically.
     model, X, feature_names, labels, row_names, selection, image_shape, title, data_summary, units, \
     row_numbers, n_rows, threshold, only, verdict, \
-    probability_plot, command_line
+    probability_plot, columns, command_line
         As for `report`.
 
     Returns
@@ -257,6 +264,7 @@ def write_report(
         only=only,
         verdict=verdict,
         probability_plot=probability_plot,
+        columns=columns,
         command_line=command_line,
     )
     return made.save(path)

@@ -30,7 +30,10 @@ def points(facts):
         certainty, largest = len(values), np.max(facts.groups.probabilities[rows], axis=1)
         values.append(column("certainty", largest, 1, limits=(0.0, 1.0)))
     values += [
-        column(facts.feature_names[j], facts.shown[rows, j], width) | {"feature": int(j)} for j in features
+        column(facts.feature_names[j], facts.shown[rows, j], width)
+        | {"feature": int(j)}
+        | facts.levels.plain(int(j))
+        for j in features
     ]
     n_others = len(values) - len(features)
     most = n_others + int(np.argmax(facts.informative[features])) if len(features) else 0

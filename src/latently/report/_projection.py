@@ -177,6 +177,9 @@ def pairs(facts):
     if facts.image_shape or facts.X.shape[1] < 2:
         return None
     stored, _ = coloured_features(facts, len(drawn_rows(facts)))
+    stored = stored[~np.isin(stored, list(facts.levels.nominal))]
+    if len(stored) < 2:
+        return None
     order = np.argsort(-facts.informative[stored], kind="stable")[:_MOST_PAIRED]
     chosen = [int(j) for j in np.sort(stored[order])]
     what = "differ most between groups" if facts.profiles is not None else "vary most"

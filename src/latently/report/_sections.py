@@ -9,6 +9,7 @@ from latently.report._advice import next_steps
 from latently.report._blocks import blocks
 from latently.report._codes import codes
 from latently.report._explorer import explorer
+from latently.report._levels import columns
 from latently.report._markup import element
 from latently.report._parts import Section
 from latently.report._unusual import unusual
@@ -26,7 +27,18 @@ _NAMES = (
         "pairs-of-features",
         "components",
     ),
-    *("blocks", "codes", "profiles", "loadings", "sources", "class-weights", "images", "unusual", "next"),
+    *(
+        "columns",
+        "blocks",
+        "codes",
+        "profiles",
+        "loadings",
+        "sources",
+        "class-weights",
+        "images",
+        "unusual",
+        "next",
+    ),
 )
 
 
@@ -48,6 +60,7 @@ def sections(facts, grid, data_summary, only=None, fit=(None, None)):
         explorer(facts),
         projection.pairs(facts),
         findings.components(facts),
+        columns(facts),
         blocks(facts),
         codes(facts),
         findings.profiles(facts),

@@ -7,8 +7,19 @@ import numpy as np
 from latently.report import _charts as charts
 from latently.report._charts import swatch
 from latently.report._drawing import number
+from latently.report._levels import away
 from latently.report._markup import element, join
-from latently.report._parts import Section, brightness, count, figure, picture, several, signed, table
+from latently.report._parts import (
+    Section,
+    brightness,
+    count,
+    figure,
+    percent,
+    picture,
+    several,
+    signed,
+    table,
+)
 
 _MOST_UNUSUAL = 12
 
@@ -91,7 +102,17 @@ def _oddities(facts, i):
     of_group, k = (facts.everything, 0) if facts.profiles is None else (facts.profiles, facts.groups.codes[i])
     gap = np.nan_to_num(facts.X[i] - of_group.means[k])
     deviation = of_group.deviations[k]
-    away = np.divide(gap, deviation, out=np.zeros_like(gap), where=deviation > 0)
-    furthest = np.argsort(-np.abs(away), kind="stable")[:2]
-    said = (f"{facts.feature_names[j]} {number(facts.shown[i, j])} ({signed(away[j])})" for j in furthest)
+    far = np.divide(gap, deviation, out=np.zeros_like(gap), where=deviation > 0)
+    shares = {}
+    for j in facts.levels.nominal:
+        whole, of_groups = facts.shares[j]
+        here = whole if facts.profiles is None else of_groups[k]
+        shares[j] = 1.0 if np.isnan(facts.X[i, j]) else float(here[int(facts.X[i, j])])
+        far[j] = away(shares[j])
+    furthest = np.argsort(-np.abs(far), kind="stable")[:2].tolist()
+    said = (
+        f"{facts.feature_names[j]} {facts.levels.text(j, facts.shown[i, j])} "
+        f"({f'{percent(shares[j])} of its group' if j in shares else signed(far[j])})"
+        for j in furthest
+    )
     return ", ".join(said)

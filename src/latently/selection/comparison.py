@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from latently.estimators.checks import check_integer, check_number, check_seed
 from latently.estimators.fitting import ended_by_one_interrupt
 from latently.estimators.messages import InterruptedWarning, warn_user
-from latently.selection.families import Cell, described, families, rows_to_search
+from latently.selection.families import Cell, described, families, mixed_families, rows_to_search
 from latently.selection.fit_check import Calibration, calibration
 from latently.selection.search import degenerate_count
 
@@ -69,6 +69,7 @@ def compare(
     *,
     n_components=None,
     n_factors=None,
+    columns=None,
     budget=30,
     n_bootstrap=0,
     feature_names=None,
@@ -80,7 +81,8 @@ def compare(
 
     Gaussian mixtures of several structures, factor models, their mixtures, and a mixture with heavy tails
     are fitted to four fifths of the rows, each in sizes that grow while BIC falls. The lowest BIC wins;
-    held-out rows check it. Of many rows a sample is used.
+    held-out rows check it. Of many rows a sample is used. Of rows with columns that are not plain numbers,
+    the families are mixtures of mixed columns.
 
     Parameters
     ----------
@@ -89,6 +91,8 @@ def compare(
     n_components, n_factors : int or list of int, optional
         Compare only models with one of these numbers of components, or of factors. By default all families
         are compared, in sizes that the search finds.
+    columns : dict, optional
+        Kinds of columns that are not plain numbers, by their place, as for `MixedMixture`.
     budget : float, default=30
         Seconds for all fits of the comparison; a fit under way when the time is over is stopped.
     n_bootstrap : int, default=0
@@ -124,7 +128,8 @@ def compare(
     X = _checked(X)
     train, held_out = _divided(X, random_state)
     search = _Search(train, start, float(budget), random_state, progress)
-    found = search.run(families(train, *sizes))
+    kinds = families(train, *sizes) if columns is None else mixed_families(train, columns, *sizes)
+    found = search.run(kinds)
     if not found:
         raise ValueError("no family could be fitted: " + (search.error or "the rows do not suit any"))
     if search.interrupted:

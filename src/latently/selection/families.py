@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from latently.core.words import listed
-from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
+from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture, MixedMixture
 
 _MOST_COMPONENTS = 50
 _MOST_FULL_FEATURES = 200  # beyond which full covariances are not tried
@@ -120,6 +120,48 @@ def families(X, n_components=None, n_factors=None):
             if n_factors
             else f"no family of densities suits {n_features} columns"
         )
+    return found
+
+
+def mixed_families(X, columns, n_components=None, n_factors=None):
+    """The families for rows with columns of these kinds, by place; the other columns are numbers.
+
+    All are densities of the same measure, so their likelihoods can be compared.
+    """
+    n_rows = len(X)
+    K = n_components or range(1, max(1, min(_MOST_COMPONENTS, n_rows // 10)) + 1)
+    numbers = [j for j in range(X.shape[1]) if columns.get(j, "number") == "number"]
+    q = n_factors or range(1, min(len(numbers) - 1, max(1, n_rows // 10)) + 1)
+    q = [number for number in q if number < len(numbers)]
+    model = MixedMixture(columns=dict(columns), unseen="missing")
+    start = min(K, key=lambda k: abs(k - 2))
+    found = []
+    if not n_factors:
+        if 1 in K:
+            found.append(Family("independent columns", model, (), (), ()))
+        found.append(Family("mixed mixture", model, ("n_components",), (K,), (start,)))
+        if "count" in columns.values():
+            poisson = MixedMixture(columns=dict(columns), unseen="missing", count_model="poisson")
+            found.append(
+                Family("mixed mixture with Poisson counts", poisson, ("n_components",), (K,), (start,))
+            )
+        if "ordinal" in columns.values():
+            free = {j: "category" if kind == "ordinal" else kind for j, kind in columns.items()}
+            found.append(
+                Family(
+                    "mixed mixture without orders",
+                    MixedMixture(columns=free, unseen="missing"),
+                    ("n_components",),
+                    (K,),
+                    (start,),
+                )
+            )
+    if q and (n_factors or len(numbers) > 2):
+        first = min(q, key=lambda number: abs(number - likely_factors(X[:, numbers])))
+        sizes = ("n_components", "n_factors")
+        found.append(Family("mixed mixture with factors", model, sizes, (K, q), (start, first)))
+    if not found:
+        raise ValueError(f"n_factors must be less than the number of columns of numbers, {len(numbers)}")
     return found
 
 

@@ -81,7 +81,10 @@ def calibration(model, X, *, feature_names=None, random_state=0):
     distance = ks_2samp(own, scores)
     bulk = distance.statistic > _DISTANCE and distance.pvalue < _SURE
     columns = _misfits(drawn, X, feature_names)
-    verdict = _verdict(tails, bulk, n_unusual, n_expected, n, columns, X, feature_names)
+    cure = "try a transformation of skewed columns"
+    if not hasattr(model, "columns_"):  # a model of mixed columns has no heavy tails
+        cure = "try tails='t', or a transformation of skewed columns"
+    verdict = _verdict(tails, bulk, n_unusual, n_expected, n, columns, X, feature_names, cure)
     return Calibration(
         not tails and not bulk, verdict, _PROBABILITIES.tolist(), observed, n, n_unusual, n_expected, columns
     )
@@ -103,7 +106,7 @@ def _misfits(drawn, X, feature_names):
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def _verdict(tails, bulk, n_unusual, n_expected, n, columns, X, feature_names):
+def _verdict(tails, bulk, n_unusual, n_expected, n, columns, X, feature_names, cure):
     if not tails and not bulk:
         return (
             f"The model fits: log densities of {n} held-out rows are as it expects ({n_unusual} below its "
@@ -113,7 +116,7 @@ def _verdict(tails, bulk, n_unusual, n_expected, n, columns, X, feature_names):
     if tails:
         parts.append(
             f"{n_unusual} of {n} held-out rows are below its 1 % quantile, where {n_expected:.0f} are "
-            "expected, so its tails are too light (try tails='t', or a transformation of skewed columns)"
+            f"expected, so its tails are too light ({cure})"
         )
     if bulk:
         parts.append("log densities of ordinary rows are distributed otherwise than the model says")

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from latently.tables.kinds import WITH_LEVELS, cells_of, written
+from latently.tables.survey import texts_of
+
 
 def needs(estimator, method, what):
     """Raise an error unless the model has a method."""
@@ -114,6 +117,8 @@ def sampled(estimator, record, n, rng):
     needs(estimator, "sample", "generate rows")
     drawn, of = estimator.sample(n, random_state=rng)
     frame = pandas.DataFrame(record.from_frame(np.asarray(drawn)), columns=record.columns)
+    for name in record.kinds:
+        frame[name] = cells_of(frame[name].to_numpy(), record.kind_of(name))
     if np.ndim(of) == 1:
         frame.insert(0, free(kind_of_group(estimator), frame), np.asarray(of))
     return frame
@@ -128,16 +133,32 @@ def with_imputed(frame, later, values, rows, *, as_text=False):
     columns: dict[str, Any] = {}
     for j, name in enumerate(later.names):
         here, column = np.isnan(values[:, j]), frame[name]
-        if not here.any() and (as_text or len(frame) == later.table.n_rows):
+        kind = later.record.kind_of(later.record.columns[j])
+        if kind.name in WITH_LEVELS and here.any():  # a level that the fit has not seen is not missing
+            here = here & np.array([text is None for text in texts_of(column, later.missing)])
+        if not here.any() and (as_text or kind.name != "number" or len(frame) == later.table.n_rows):
             continue
         if as_text:
             cells = column.to_numpy(dtype=object, copy=True)
-            cells[here] = [repr(float(value)).replace(".", later.decimal) for value in rows[here, j]]
+            cells[here] = written(rows[here, j], kind, later.decimal)
+        elif kind.name != "number":
+            columns[name] = _with_cells(column, here, cells_of(rows[here, j], kind, column))
+            continue
         else:
             cells = np.where(here, rows[:, j], values[:, j])
             cells = cells.astype(np.float32) if str(column.dtype).lower() in _SINGLE else cells
         columns[name] = cells
     return frame.assign(**columns)
+
+
+def _with_cells(column, here, cells):
+    """The column with these cells in place of its own, in its type if that has room for them."""
+    filled = column.astype(object)
+    filled[here] = cells
+    try:
+        return filled.astype(column.dtype)
+    except (TypeError, ValueError):  # such as a categorical without the level
+        return filled.infer_objects()
 
 
 _SINGLE = ("float32", "float[pyarrow]")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from latently.core.words import counted, listed, shown
 from latently.estimators.messages import warn_user
-from latently.tables import suspicion
+from latently.tables import kinds, suspicion
 
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 _LARGEST_VALUE = 1e150  # of a cell; squares of larger values overflow
@@ -33,6 +34,8 @@ class Choice:
     as_is: tuple[str, ...] = ()  # columns that are not suspected of anything
     takes_binary: bool = False  # whether the model describes columns of two values
     option: Callable[[str, str], str] = in_python  # how an option is written, given its name and value
+    kinds: Mapping[str, Any] = field(default_factory=dict)  # of some columns, or levels from low to high
+    takes_kinds: bool | None = False  # whether the model takes categories; None if the columns decide
 
 
 @dataclass
@@ -45,6 +48,12 @@ class Chosen:
         default_factory=dict
     )  # by place: values, with their counts
     rows: dict[int, str] = field(default_factory=dict)  # left out, by number from 0: what they are
+    kinds: dict[int, Any] = field(default_factory=dict)  # by place, of columns that are not plain numbers
+
+    @property
+    def mixed(self):
+        """Whether some column holds levels, which only a model of mixed columns takes."""
+        return any(kind not in ("number", "count", "date") for kind in self.kinds.values())
 
 
 def chosen_columns(found, table, choice):
@@ -52,6 +61,12 @@ def chosen_columns(found, table, choice):
     names = found.columns
     wanted, unwanted = _places(choice.columns, names), set(_places(choice.without, names))
     as_is = set(_places(choice.as_is, names))
+    given = {_places([name], names)[0]: kinds.wanted_kind(name, kind) for name, kind in choice.kinds.items()}
+    if choice.takes_kinds is False and set(given.values()) - {"number"}:
+        name = next(names[place] for place, kind in given.items() if kind != "number")
+        raise ValueError(
+            f"the kind of {shown(name)} is of use to the model mixed (MixedMixture) only; others take numbers"
+        )
     chosen = Chosen([], [])
     for place in wanted or range(len(names)):
         name = names[place]
@@ -64,10 +79,15 @@ def chosen_columns(found, table, choice):
         if place in unwanted:
             chosen.left_out.append((name, "not wanted"))
             continue
-        reason = _why_not(found, place)
+        kind, against = given.get(place), None
+        if kind is None and choice.takes_kinds is not False and table.named and table.image_shape is None:
+            kind, against = kinds.guessed(found, place)
+        reason = against or (_why_not(found, place) if kind in (None, "number", "count") else None)
+        if kind is not None and reason is None and choice.takes_kinds is not False:
+            chosen.kinds[place] = kind
         if reason is None:
             chosen.places.append(place)
-        elif wanted:
+        elif wanted or place in given:
             raise ValueError(
                 f"the column {shown(name)} cannot be used: it {reason}{_cure(found, place, choice)}"
             )
@@ -77,24 +97,40 @@ def chosen_columns(found, table, choice):
         doubted = [place for place in chosen.places if place not in as_is]
         elsewhere = {value for place in doubted for value in suspicion.sentinels(found, place)}
         chosen.sentinels = {
-            place: told for place in doubted if (told := suspicion.sentinels(found, place, elsewhere))
+            place: told
+            for place in doubted
+            if chosen.kinds.get(place, "count") in ("number", "count")
+            and (told := suspicion.sentinels(found, place, elsewhere))
         }
         if table.named and not as_is.issuperset(chosen.places):
-            notes = suspicion.notes_below(found, chosen.places)
-            chosen.rows = notes | suspicion.summary_rows(found, chosen.places, notes)
+            numbers = [
+                place for place in chosen.places if chosen.kinds.get(place, "count") in ("number", "count")
+            ]
+            notes = (
+                suspicion.notes_below(found, numbers) if numbers and not _first_repeats(found, chosen) else {}
+            )
+            chosen.rows = notes | suspicion.summary_rows(found, numbers, notes)
     return chosen
+
+
+def _first_repeats(found, chosen):
+    """Whether the last row begins with a category that other rows have too, so it is no note."""
+    texts = found.last_rows[-1][2] if found.last_rows else {}
+    return 0 in chosen.kinds and found.texts[0].get(texts.get(0, "").strip(), 0) > 1
 
 
 def without_suspects(found, table, chosen, choice):
     """Leave out columns that say nothing, or nothing to a density. Images keep all pixels."""
-    trusted = {*_places(choice.columns, found.columns), *_places(choice.as_is, found.columns)}
+    trusted = {*_places([*choice.columns, *choice.as_is, *choice.kinds], found.columns)}
+    trusted |= {place for place in chosen.kinds if not found.n_seen[place]}  # texts, which were judged
     if table.image_shape is None:
         doubts = {
             place: reason
             for place in chosen.places
             if place not in trusted and (reason := _doubt(found, place, table))
         }
-        binary = {} if choice.takes_binary else _binary(found, chosen.places, trusted, doubts)
+        numbers = [place for place in chosen.places if place not in chosen.kinds]
+        binary = {} if choice.takes_binary else _binary(found, numbers, trusted, doubts)
         rest = [place for place in chosen.places if place not in doubts and place not in binary]
         if not rest and binary:
             warn_user(
@@ -196,7 +232,7 @@ def _cure(found, place, choice):
         return f"; if its commas are decimal marks, give {choice.option('decimal', ',')}"
     if not found.n_seen[place]:
         few = len(found.texts[place]) <= _MOST_LEVELS
-        return "; latently.mixture.MixedMixture, in Python, takes it as a category" if few else ""
+        return "; the model mixed (MixedMixture) takes it as a category" if few else ""
     if len(found.texts[place]) > _MOST_MARKS:
         return ""
     text = found.examples[place]

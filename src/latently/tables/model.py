@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,15 @@ from latently.estimators.saving import save
 from latently.tables import answers
 from latently.tables.columns import Choice
 from latently.tables.preparation import ACCEPTANCE, preparation_of, quantiles
-from latently.tables.preparing import check_enough, collected, later_rows, recorded, surveyed, takes_binary
+from latently.tables.preparing import (
+    check_enough,
+    collected,
+    later_rows,
+    recorded,
+    surveyed,
+    takes_binary,
+    takes_kinds,
+)
 from latently.tables.reading import like_input, table_of
 
 
@@ -34,7 +43,7 @@ class TableModel(BaseEstimator):
     ----------
     estimator : estimator, optional
         The model of the prepared rows, such as ``MFA(3, 2)``. By default family and size are chosen by
-        `latently.selection.compare`.
+        `latently.selection.compare`; if columns hold text or truth values, among mixtures of mixed columns.
     columns, without : list of str, optional
         Names of the columns to use, or not to use; * matches any text.
     label : str, optional
@@ -44,6 +53,10 @@ class TableModel(BaseEstimator):
     as_is : list of str, optional
         Columns that are used without doubts about their values: numbers such as -9999 are not taken for
         missing, and columns of identification numbers, codes, times or two values are not left out.
+    kinds : dict, optional
+        What some columns hold, by name: "number", "category", "ordinal", "count", "date", or the levels of an
+        ordered answer from low to high; by default their content tells. Of columns that are not plain
+        numbers, `MixedMixture` is the model.
     standardise : bool, optional
         Whether columns get mean 0 and standard deviation 1; by default all but images and sums of parts.
 
@@ -83,6 +96,7 @@ class TableModel(BaseEstimator):
         missing: Any = None,
         as_is: Any = None,
         standardise: bool | None = None,
+        kinds: Any = None,
     ):
         self.estimator = estimator
         self.columns = columns
@@ -91,6 +105,7 @@ class TableModel(BaseEstimator):
         self.missing = missing
         self.as_is = as_is
         self.standardise = standardise
+        self.kinds = kinds
 
     # -- fitting ------------------------------------------------------------------------------------
 
@@ -111,7 +126,12 @@ class TableModel(BaseEstimator):
         self._check_options()
         name = type(self.estimator).__name__
         choice = Choice(
-            tuple(self.columns or ()), tuple(self.without or ()), tuple(self.as_is or ()), takes_binary(name)
+            tuple(self.columns or ()),
+            tuple(self.without or ()),
+            tuple(self.as_is or ()),
+            takes_binary(name),
+            kinds=self.kinds or {},
+            takes_kinds=None if self.estimator is None else takes_kinds(name),
         )
         missing = tuple(self.missing or ())
         with unchanged_on_failure(self):
@@ -122,6 +142,8 @@ class TableModel(BaseEstimator):
                 estimator, record = _best_family(rows.X, record)
             else:
                 estimator = clone(self.estimator)
+                if record.kinds:
+                    estimator.set_params(columns=record.estimator_columns())
             X, labels = _labelled(estimator, rows, y)
             check_enough(estimator, len(X))
             estimator.fit(X) if labels is None else estimator.fit(X, labels)
@@ -136,6 +158,7 @@ class TableModel(BaseEstimator):
             label=preparation.label,
             missing=preparation.missing or None,
             as_is=preparation.as_is or None,
+            kinds={**preparation.kinds, **_orders(preparation)} or None,
             standardise=preparation.standardised,
         )
         model._set_fitted(estimator, preparation)
@@ -157,6 +180,8 @@ class TableModel(BaseEstimator):
             hasattr(self.estimator, "fit") and hasattr(self.estimator, "get_params")
         ):
             raise TypeError(f"estimator must be an estimator such as MFA(3, 2), not {self.estimator!r}")
+        if not (self.kinds is None or isinstance(self.kinds, Mapping)):
+            raise TypeError(f"kinds must be a dict such as {{'grade': 'ordinal'}}, not {self.kinds!r}")
         for name in ("columns", "without", "missing", "as_is"):
             value = getattr(self, name)
             if isinstance(value, str) or not (value is None or all(isinstance(one, str) for one in value)):
@@ -335,11 +360,16 @@ class TableModel(BaseEstimator):
         self._set_fitted(self.estimator_, preparation_of(preparation))
 
 
+def _orders(record):
+    """Levels of ordered answers from low to high."""
+    return {name: record.levels[name] for name, kind in record.kinds.items() if kind == "ordinal"}
+
+
 def _best_family(X, record):
     """The best estimator, not fitted, and the record with the verdict of the comparison."""
     from latently.selection import compare
 
-    found = compare(X, feature_names=record.columns, refit=False)
+    found = compare(X, columns=record.estimator_columns() or None, feature_names=record.columns, refit=False)
     fit = found.calibration_
     plot = None if fit is None else [fit.expected, fit.observed]
     record = replace(record, model=type(found.best_).__name__, verdict=found.verdict_, probability_plot=plot)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
 from latently.core import conformal
 from latently.core.words import listed
 from latently.selection.criteria import CRITERIA
+from latently.tables.kinds import DATES, KINDS, WITH_LEVELS, Kind
 
 FORMAT_VERSION = 2
 ACCEPTANCE = 0.99  # where the user asks for no other
@@ -51,6 +52,25 @@ class Preparation:
     probability_plot: list | None = (
         None  # expected and observed shares of held-out rows, as `Calibration` has them
     )
+    kinds: dict[str, str] = field(default_factory=dict)  # of columns that are not plain numbers
+    levels: dict[str, list[str]] = field(default_factory=dict)  # as text, which are 0, 1, ... in the model
+
+    def kind_of(self, name):
+        """What the column of this name holds."""
+        return Kind(self.kinds.get(name, "number"), tuple(self.levels.get(name, ())))
+
+    def read_as_text(self, names):
+        """Of these names of the model's columns in a table, those whose cells are not read as numbers."""
+        return [
+            theirs
+            for own, theirs in zip(self.columns, names, strict=True)
+            if self.kind_of(own).name not in ("number", "count")
+        ]
+
+    def estimator_columns(self):
+        """The kinds of the columns by place, as `MixedMixture(columns=...)` has them for prepared rows."""
+        by_place = {place: self.kind_of(name).name for place, name in enumerate(self.columns)}
+        return {place: kind for place, kind in by_place.items() if kind not in ("number", *DATES)}
 
     def to_frame(self, values):
         """Rows in the model's units."""
@@ -79,8 +99,9 @@ class Preparation:
         return float(np.interp(share, PROBABILITIES, self.densities))
 
     def to_dict(self):
-        """The entries, as JSON has them."""
-        return asdict(self)
+        """The entries, as JSON has them; models of numbers alone have none about kinds."""
+        entries = asdict(self)
+        return {name: value for name, value in entries.items() if value or name not in _MAY_LACK}
 
 
 def quantiles(scores):
@@ -127,6 +148,8 @@ def check_description(text, record):
 
 def preparation_of(content):
     """The record with these entries; untrusted, so everything is validated."""
+    if isinstance(content, dict):
+        content = {name: {} for name in _MAY_LACK} | content
     if not isinstance(content, dict) or set(content) != set(_CHECKS):
         unknown = set(content) ^ set(_CHECKS) if isinstance(content, dict) else "all"
         raise ValueError(f"its preparation has missing or unknown entries: {listed(sorted(unknown))}")
@@ -197,7 +220,10 @@ _CHECKS = {
     "verdict": _or_none(_text),
     "probability_plot": _or_none(lambda value: _all(_all(_number))(value) and len(value) == 2),
     "sentinels": lambda value: isinstance(value, dict) and all(map(_all(_number), value.values())),
+    "kinds": lambda value: isinstance(value, dict) and all(kind in KINDS for kind in value.values()),
+    "levels": lambda value: isinstance(value, dict) and all(map(_different_texts, value.values())),
 }
+_MAY_LACK = ("kinds", "levels")
 
 
 def _check_together(record):
@@ -206,6 +232,11 @@ def _check_together(record):
         raise ValueError("mean and scale do not have an entry for every column")
     if not set(record.sentinels) <= set(record.columns):
         raise ValueError("sentinels names columns that the model does not have")
+    with_levels = {name for name, kind in record.kinds.items() if kind in WITH_LEVELS}
+    if not set(record.kinds) <= set(record.columns) or set(record.levels) != with_levels:
+        raise ValueError("kinds and levels do not belong to its columns")
+    if not all(record.levels.values()):
+        raise ValueError("a column of levels has none")
     if record.image_shape is not None and math.prod(record.image_shape) != n:
         raise ValueError("image_shape does not match the number of columns")
     if len(record.densities) not in (0, len(PROBABILITIES)) or np.any(np.diff(record.densities) < 0):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -11,6 +11,7 @@ from latently.core.sources import MISSING, RowWriter, Table, numbers_of
 from latently.core.words import counted, shown
 from latently.estimators.messages import warn_user
 from latently.tables.columns import Choice, chosen_columns, no_column, tell, without_suspects
+from latently.tables.kinds import DATES, WITH_LEVELS, Kind, coded, with_levels
 from latently.tables.preparation import Preparation
 from latently.tables.survey import Survey, numbered, survey, texts_of, without_sentinels
 
@@ -21,6 +22,14 @@ SUMS_OF_PARTS = {"NMF", "NLMF", "BNMF", "BinarySparseCoding"}  # which start fro
 SUMS_OF_PARTS |= {"MEIBP", "INBMT", "IBPIBP", "LinearGaussianIBP", "NMTF", "FastNMTF", "PenalizedNMTF"}
 _UNIT_ROWS = {"RBM", "DBN"}  # rows from 0 to 1
 _TAKES_BINARY = SUMS_OF_PARTS | _UNIT_ROWS | {"VAE", "NLMFClassifier", "DeepNLMF"}
+
+
+_NO_NUMBER = "cannot be used as a number"
+
+
+def takes_kinds(class_name):
+    """Whether models of this class take categories, ordered answers and counts."""
+    return class_name == "MixedMixture"
 
 
 def takes_binary(class_name):
@@ -47,11 +56,17 @@ class Surveyed:
     places: list[int]
     left_out: list[tuple[str, str]]
     sentinels: dict[int, list[float]]  # by place
+    kinds: dict[int, Kind]  # by place, of columns that are not plain numbers
     held_out: np.ndarray  # numbers of rows, from 0, that neither preparation nor fit may see
 
     @property
     def in_memory(self):
         return self.found.kept is not None
+
+    @property
+    def mixed(self):
+        """Whether only a model of mixed columns takes the table."""
+        return bool(self.kinds)
 
 
 def surveyed(table, choice=None, *, missing=(), label=None, limit=np.inf, hold_out=0.0, seed=0):
@@ -65,18 +80,32 @@ def surveyed(table, choice=None, *, missing=(), label=None, limit=np.inf, hold_o
     reading = {"missing": missing, "label": label, "limit": limit}
     found = survey(table, **reading)
     chosen = chosen_columns(found, table, choice)
+    if choice.takes_kinds is None and not chosen.mixed and not choice.kinds:  # numbers have better models
+        chosen = chosen_columns(found, table, replace(choice, takes_kinds=False))
     values = {place: list(told) for place, told in chosen.sentinels.items()}
     summaries = np.array(list(chosen.rows), dtype=int)
     if len(summaries) or values:  # sums again, without them
         found = survey(table, **reading, left_out_rows=summaries, sentinels=values)
     chosen = without_suspects(found, table, chosen, choice)
-    tell(found, chosen, choice)
     held_out = _drawn_rows(found.n_rows + len(summaries), summaries, hold_out, seed)
     if len(held_out):
         without = np.concatenate([summaries, held_out])
         found = survey(table, **reading, left_out_rows=without, sentinels=values)
+    kinds = _kinds_of(table, found, chosen, choice)
+    tell(found, chosen, choice)
     sentinels = {place: some for place, some in values.items() if place in chosen.places}
-    return Surveyed(table, found, chosen.places, chosen.left_out, sentinels, held_out)
+    return Surveyed(table, found, chosen.places, chosen.left_out, sentinels, kinds, held_out)
+
+
+def _kinds_of(table, found, chosen, choice):
+    """The kinds of the chosen columns, by place. Categories of too many levels leave the chosen columns."""
+    wanted = {place: kind for place, kind in chosen.kinds.items() if place in chosen.places}
+    kinds, against = with_levels(table, found, wanted)
+    for place, reason in against.items():
+        if found.columns[place] not in choice.kinds:
+            chosen.places.remove(place)
+            chosen.left_out.append((found.columns[place], reason))
+    return {place: kind for place, kind in kinds.items() if place in chosen.places and kind.name != "number"}
 
 
 def _drawn_rows(n_rows, left_out, share, seed):
@@ -97,6 +126,8 @@ def recorded(known, class_name, *, model="", missing=(), as_is=(), standardise=N
     if standardise:
         deviation = np.sqrt(found.squares[places] / np.maximum(found.n_seen[places], 1))
         mean, scale = found.mean[places], np.where(deviation > 0, deviation, 1.0)
+        discrete = [place in known.kinds and known.kinds[place].name not in DATES for place in places]
+        mean, scale = np.where(discrete, 0.0, mean), np.where(discrete, 1.0, scale)
     elif class_name in _UNIT_ROWS:
         low, high = float(np.min(found.least[places])), float(np.max(found.most[places]))
         if low < 0.0 or high > 1.0:  # such as grey levels: one common range, which becomes that from 0 to 1
@@ -123,6 +154,12 @@ def recorded(known, class_name, *, model="", missing=(), as_is=(), standardise=N
         held_out=[],
         selection=None,
         sentinels={found.columns[place]: list(values) for place, values in known.sentinels.items()},
+        kinds={found.columns[place]: known.kinds[place].name for place in places if place in known.kinds},
+        levels={
+            found.columns[place]: list(known.kinds[place].levels)
+            for place in places
+            if place in known.kinds and known.kinds[place].levels
+        },
     )
 
 
@@ -156,13 +193,33 @@ def held_out_chunks(known, record):
 
 def _chunks(known, record, wanted):
     """Rows of the table in the model's units, of those numbers that are wanted."""
-    found, places = known.found, known.places
-    sentinels = {j: known.sentinels[place] for j, place in enumerate(places) if place in known.sentinels}
-    for frame, start in numbered(known.table.frames(found.missing, [])):
+    found = known.found
+    frames = known.table.frames(found.missing, record.read_as_text(record.columns))
+    for frame, start in numbered(frames):
         frame = frame[wanted(np.arange(start, start + len(frame)))]
         if len(frame):
-            values = numbers_of(frame.iloc[:, places], found.missing, found.decimal)[0]
-            yield record.to_frame(_finite(without_sentinels(values, sentinels)))
+            yield record.to_frame(_values(frame[record.columns], record, found.missing, found.decimal)[0])
+
+
+def _values(frame, record, missing, decimal):
+    """(n, D) numbers of the model's columns in the user's units, NaN where missing or not usable; and what
+    cells are not usable.
+    """
+    kinds = [record.kind_of(name) for name in record.columns]
+    plain = [j for j, kind in enumerate(kinds) if kind.name in ("number", "count")]
+    values, wrong = np.empty(frame.shape), np.zeros(frame.shape, dtype=bool)
+    values[:, plain], wrong[:, plain] = numbers_of(frame.iloc[:, plain], missing, decimal)
+    wrong |= np.isinf(values) & np.isin(np.arange(len(kinds)), plain)
+    for j, kind in enumerate(kinds):
+        if j not in plain:
+            values[:, j], wrong[:, j] = coded(frame.iloc[:, j], kind, missing)
+        elif kind.name == "count":
+            wrong[:, j] |= (values[:, j] < 0) | (values[:, j] != np.round(values[:, j])) & ~np.isnan(
+                values[:, j]
+            )
+    sentinels = {record.columns.index(name): some for name, some in record.sentinels.items()}
+    values = without_sentinels(_finite(values), sentinels)
+    return np.where(wrong, np.nan, values), wrong
 
 
 FEWEST_ROWS = 10  # by which a model can be judged
@@ -227,37 +284,39 @@ class Later:
         """
         bad: dict[str, list] = {}
         n_rows = 0
-        for frame, start in numbered(self.table.frames(self.missing, texts)):
+        read = None if texts is None else [*texts, *self.record.read_as_text(self.names)]
+        for frame, start in numbered(self.table.frames(self.missing, read)):
             n_rows += len(frame)
             yield frame, self._numbers(frame, bad), start
         if n_rows == 0:
             raise ValueError(f"{self.table.name} has no rows")
         for name, (n, example) in bad.items():
+            kind = self.record.kind_of(self.record.columns[self.names.index(name)]).name
+            what = "hold levels that the fit has not seen" if kind in WITH_LEVELS else f"are no {kind}"
             warn_user(
-                f"column {shown(name)}: {counted(n, 'cell')} that cannot be used as a number taken for "
-                f"missing, such as {example}"
+                f"column {shown(name)}: {counted(n, 'cell')} that {what if kind != 'number' else _NO_NUMBER} "
+                f"taken for missing, such as {example}"
             )
 
     def _numbers(self, frame, bad):
         known = frame[self.names]
-        values, is_text = numbers_of(known, self.missing, self.decimal)
-        n_text, n_infinite = is_text.sum(axis=0), np.isinf(values).sum(axis=0)
-        n_numbers = np.isfinite(values).sum(axis=0)
-        for place in map(int, np.flatnonzero(n_text + n_infinite)):
-            wrong = is_text[:, place] | np.isinf(values[:, place])
-            example = shown(known.iloc[int(np.argmax(wrong)), place], 30)
-            if n_text[place] + n_infinite[place] > n_numbers[place]:
-                kind = "text" if n_text[place] else "infinite values"
+        values, wrong = _values(known, self.record, self.missing, self.decimal)
+        n_wrong, n_numbers = wrong.sum(axis=0), np.isfinite(values).sum(axis=0)
+        for place in map(int, np.flatnonzero(n_wrong)):
+            first = known.iloc[int(np.argmax(wrong[:, place])), place]
+            example = shown(first, 30)
+            kind = self.record.kind_of(self.record.columns[place])
+            if n_wrong[place] > n_numbers[place] and kind.name not in WITH_LEVELS:
+                what = "infinite values" if isinstance(first, float) and np.isinf(first) else "text"
+                what = what if kind.name == "number" else "values"
                 raise ValueError(
-                    f"the column {shown(self.names[place])} holds {kind} such as {example}, but the "
-                    f"model was fitted to numbers; if it marks a missing cell, give --missing {example} "
+                    f"the column {shown(self.names[place])} holds {what} such as {example}, but the "
+                    f"model was fitted to {kind.name}s; if it marks a missing cell, give --missing {example} "
                     f"(in Python missing=[{example}])"
                 )
             before = bad.setdefault(self.names[place], [0, example])
-            before[0] += int(wrong.sum())
-        columns = self.record.columns
-        sentinels = {columns.index(name): some for name, some in self.record.sentinels.items()}
-        return without_sentinels(_finite(values), sentinels)
+            before[0] += int(n_wrong[place])
+        return values
 
     def labels(self, frame):
         """The label of each row as text, None if missing."""

@@ -30,7 +30,7 @@ def texts_of(column, missing):
 
 
 def _text_of(cell, missing):
-    if cell is None or cell != cell:  # NaN, NaT
+    if cell is None or str(cell) in ("nan", "NaT", "<NA>"):
         return None
     if isinstance(cell, float) and math.isfinite(cell) and cell.is_integer():
         cell = int(cell)

@@ -58,6 +58,11 @@ def words_of(name):
 # -- columns ---------------------------------------------------------------------------------------------
 
 
+def identifies(name):
+    """Whether a column of this name tells rows apart, such as "customer_id"."""
+    return bool(words_of(name) & _IDENTITY)
+
+
 def nearly_constant(found, place):
     """Whether a column varies by rounding errors only."""
     least, most = found.least[place], found.most[place]
@@ -80,7 +85,7 @@ def numbering(found, place):
     distinct = len(np.unique(values)) == len(values)
     if distinct and most - least == n - 1 and _is_permutation(found, place):
         return f"it numbers the rows in another order, with each number from {least:g} to {most:g} once"
-    if words & _IDENTITY or (distinct and words & _NUMBERING):
+    if identifies(found.columns[place]) or (distinct and words & _NUMBERING):
         return f"it holds numbers that identify, such as {values[0]:.0f}"
     return None
 

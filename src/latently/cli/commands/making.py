@@ -155,7 +155,7 @@ def _request(data, criterion, of, columns, read, images, seed, output, force):
 
     return Request(
         data, output, force, of.model, of.components, of.factors, of.options or [], criterion, of.max_iter,
-        of.tol, seed, columns.columns or [], columns.without or [], columns.as_is or [],
+        of.tol, seed, columns.columns or [], columns.without or [], columns.as_is or [], columns.kinds,
         columns.label, read.missing or [],
         columns.standardise, columns.in_memory, reading, of.hold_out,
     )  # fmt: skip
@@ -201,6 +201,7 @@ def tell(found, output, voice, data=(), with_table=False):
         **{parameter.rpartition("__")[2]: value for parameter, value in sizes.items()},
         "rows": record.n_rows,
         "columns": record.columns,
+        **({"kinds": {name: record.kind_of(name).name for name in record.columns}} if record.kinds else {}),
         "left_out": [{"column": column, "reason": reason} for column, reason in record.left_out],
         "missing_cells": record.n_missing,
         "standardised": record.standardised,

@@ -239,6 +239,14 @@ class ColumnOptions:
             panel=_READING,
         ),
     ] = None
+    kind: Annotated[
+        list[str] | None,
+        option(
+            help="COLUMN=KIND, what a column holds: number, category, ordinal, count, date, or its levels "
+            "from low to high with commas; may be given several times. By default its content tells.",
+            panel=_READING,
+        ),
+    ] = None
     label: Annotated[
         str | None,
         option("--label", "-l", help="The column that holds classes (of images: folder).", panel=_READING),
@@ -260,6 +268,20 @@ class ColumnOptions:
             panel=_READING,
         ),
     ] = None
+
+    @property
+    def kinds(self):
+        """Kinds by column; lists of levels as lists."""
+        found: dict[str, Any] = {}
+        for text in self.kind or []:
+            name, equals, kind = text.rpartition("=")
+            if not equals or not name or not kind:
+                raise typer.BadParameter(
+                    f"it must have the form COLUMN=KIND, not {shown(text)}", param_hint="--kind"
+                )
+            levels = [part.strip() for part in kind.split(",")]
+            found[name.strip()] = levels if len(levels) > 1 else levels[0]
+        return found
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ const rows = (() => {
     if (c.width === 4) {
       const exact = new Float32Array(raw.buffer), span = c.high - c.low || 1;
       const codes = Uint16Array.from(exact, (v) => (Number.isNaN(v) ? 65535 : Math.round((65534 * (v - c.low)) / span)));
-      return { name: c.name, feature: c.feature, low: c.low, high: c.high, codes, top: 65534, at: (i) => exact[i], digits: 7 };
+      return { name: c.name, feature: c.feature, levels: c.levels, nominal: c.nominal, days: c.days, low: c.low, high: c.high, codes, top: 65534, at: (i) => exact[i], digits: 7 };
     }
     const codes = c.width === 2 ? new Uint16Array(raw.buffer) : raw;
     const top = c.width === 2 ? 65534 : 254;
     const at = (i) => (codes[i] > top ? NaN : c.low + ((c.high - c.low) * codes[i]) / top);
-    return { name: c.name, feature: c.feature, low: c.low, high: c.high, codes, top, at, digits: c.width === 2 ? 5 : 3 };
+    const digits = c.width === 2 ? 5 : 3;
+    return { name: c.name, feature: c.feature, levels: c.levels, nominal: c.nominal, days: c.days, low: c.low, high: c.high, codes, top, at, digits };
   };
   const axes = data.axes.map(column);
   const values = data.values.map(column);
@@ -37,6 +38,12 @@ const rows = (() => {
     const size = Math.abs(v);
     if (size >= 1e9 || (size > 0 && size < 1e-3)) return v.toExponential(1).replace("-", "−");
     return String(+v.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 3)).replace("-", "−");
+  };
+  /* A value of a column: the name of a level, a date, or a number. */
+  const cell = (c, v) => {
+    if (Number.isNaN(v)) return "missing";
+    if (c.levels) return c.levels[Math.max(0, Math.min(c.levels.length - 1, Math.round(v)))];
+    return c.days ? new Date(Math.round(v) * 864e5).toISOString().slice(0, 10) : number(v);
   };
   const rowNumber = (i) => (numbers ? numbers[i] : i + 1);
   const nameOf = (i) => (data.names ? data.names[i] : `row ${rowNumber(i)}`);
@@ -75,13 +82,13 @@ const rows = (() => {
     features
       .map((feature) => {
         const { mean, deviation } = moments[values.indexOf(feature)], v = feature.at(i);
-        return { feature, value: v, away: deviation > 0 && !Number.isNaN(v) ? (v - mean) / deviation : 0 };
+        return { feature, value: v, away: deviation > 0 && !feature.nominal && !Number.isNaN(v) ? (v - mean) / deviation : 0 };
       })
       .sort((a, b) => Math.abs(b.away) - Math.abs(a.away))
       .slice(0, most);
 
   const found = {
-    data, n, axes, values, features, moments, certainty, groups, number, rowNumber, nameOf, find, farthest,
+    data, n, axes, values, features, moments, certainty, groups, number, cell, rowNumber, nameOf, find, farthest,
     selected: null, // one byte for each row; null if none is
     said: "",
     picked: -1,

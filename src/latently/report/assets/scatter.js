@@ -340,11 +340,11 @@
       return g.names[g.codes[i]].startsWith(g.noun) ? `${g.names[g.codes[i]]}${sure}` : `${g.noun}: ${g.names[g.codes[i]]}${sure}`;
     });
     if (values.length) parts.push(`${values[0].name}: ${number(values[0].at(i))}`);
-    if (colour.values && colour.values !== values[0]) parts.push(`${colour.values.name}: ${number(colour.values.at(i))}`);
+    if (colour.values && colour.values !== values[0]) parts.push(`${colour.values.name}: ${rows.cell(colour.values, colour.values.at(i))}`);
     parts.push(`${across.name}: ${number(across.at(i))}`, `${up.name}: ${number(up.at(i))}`);
     if (!data.picture)
       for (const { feature, value } of rows.farthest(i, MOST_TOLD))
-        if (feature !== colour.values) parts.push(`${feature.name}: ${number(value)}`);
+        if (feature !== colour.values) parts.push(`${feature.name}: ${rows.cell(feature, value)}`);
     return parts;
   };
   const thumbnail = (i) => {
@@ -428,7 +428,7 @@
         context.fillStyle = `rgb(${onRamp(t / 127).join(",")})`;
         context.fillRect(t, 0, 1, 1);
       }
-      const [low, high] = [number(colour.values.low), number(colour.values.high)];
+      const [low, high] = [rows.cell(colour.values, colour.values.low), rows.cell(colour.values, colour.values.high)];
       scale.replaceChildren(`${colour.values.name}: ${low}`, bar, high);
     }
     if (!group || group.names.length < 2) return;

@@ -26,7 +26,8 @@
     if (!parts) return null;
     const [, name, sign, given] = parts;
     const value = [...rows.values, ...rows.axes].find((one) => plain(one.name) === plain(name));
-    const limit = Number(given.replace(",", ".").replace("−", "-"));
+    const level = value?.levels?.findIndex((one) => plain(one) === plain(given)) ?? -1;
+    const limit = level >= 0 ? level : Number(given.replace(",", ".").replace("−", "-"));
     if (value && given !== "" && !Number.isNaN(limit)) return (i) => COMPARE[sign](value.at(i), limit);
     const group = groups.find((one) => plain(one.noun) === plain(name));
     const code = group && sign === "=" ? group.names.findIndex((one) => [plain(one), plain(one).replace(/^component /, "")].includes(plain(given))) : -1;
@@ -51,7 +52,7 @@
     ...groups.map((g) => ({ name: g.noun, text: (i) => g.names[g.codes[i]] })),
     ...(rows.certainty ? [{ name: "certainty", number: true, text: (i) => rows.certainty.at(i).toFixed(2) }] : []),
     ...(density ? [{ name: density.name, number: true, text: (i) => number(density.at(i)) }] : []),
-    ...features.slice(0, 12).map((f) => ({ name: f.name, number: true, text: (i) => number(f.at(i)) })),
+    ...features.slice(0, 12).map((f) => ({ name: f.name, number: !f.levels, text: (i) => rows.cell(f, f.at(i)) })),
   ];
   const relist = () => {
     const chosen = [];
@@ -80,7 +81,7 @@
     });
     list.querySelector("thead").replaceChildren(head);
     list.querySelector("tbody").replaceChildren(...lines);
-    const compared = features.map((feature) => {
+    const compared = features.filter((feature) => !feature.nominal).map((feature) => {
       let sum = 0, count = 0;
       for (const i of chosen) {
         const v = feature.at(i);
@@ -104,7 +105,8 @@
   };
   const rounded = (column, i) => {
     const v = column.at(i);
-    return Number.isNaN(v) ? "" : Number(v.toPrecision(column.digits));
+    if (Number.isNaN(v)) return "";
+    return column.levels || column.days ? rows.cell(column, v) : Number(v.toPrecision(column.digits));
   };
   find("save-rows").addEventListener("click", () => {
     const columns = [
@@ -162,7 +164,7 @@
       const step = (high - low) / bins;
       if (b - a < step) [a, b] = [low + binOf(a) * step, low + (binOf(a) + 1) * step]; // one bar
       const [below, above] = [binOf(a) === 0 ? -Infinity : a, binOf(b) === bins - 1 && b >= high - step ? Infinity : b];
-      rows.selectWhere((i) => column.at(i) >= below && column.at(i) <= above, `${column.name} from ${number(a)} to ${number(b)}`);
+      rows.selectWhere((i) => column.at(i) >= below && column.at(i) <= above, `${column.name} from ${rows.cell(column, a)} to ${rows.cell(column, b)}`);
     });
     return () => {
       const counts = new Uint32Array(bins);
@@ -223,7 +225,7 @@
   };
   document.addEventListener("selected", everywhere);
   document.addEventListener("picked", () => {
-    if (rows.picked >= 0 && !find("explorer")) told.textContent = `Picked ${rows.nameOf(rows.picked)}: ${rows.farthest(rows.picked, 8).map((one) => `${one.feature.name} ${number(one.value)}`).join(", ")}.`;
+    if (rows.picked >= 0 && !find("explorer")) told.textContent = `Picked ${rows.nameOf(rows.picked)}: ${rows.farthest(rows.picked, 8).map((one) => `${one.feature.name} ${rows.cell(one.feature, one.value)}`).join(", ")}.`;
     named.forEach((update) => update());
   });
   everywhere();
