@@ -14,7 +14,6 @@ from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 NASTY = "</script><img src=x onerror=alert(1)>'\"&<b>\u2028"
 
 
-@cache
 def wine():
     """Scaled rows, their classes, and names of the features."""
     data = load_wine()
