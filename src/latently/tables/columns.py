@@ -94,29 +94,25 @@ def chosen_columns(found, table, choice):
         else:
             chosen.left_out.append((name, f"it {reason}"))
     if table.image_shape is None:
-        doubted = [place for place in chosen.places if place not in as_is]
+        numbers = [
+            place for place in chosen.places if chosen.kinds.get(place, "count") in ("number", "count")
+        ]
+        doubted = [place for place in numbers if place not in as_is]
         elsewhere = {value for place in doubted for value in suspicion.sentinels(found, place)}
         chosen.sentinels = {
-            place: told
-            for place in doubted
-            if chosen.kinds.get(place, "count") in ("number", "count")
-            and (told := suspicion.sentinels(found, place, elsewhere))
+            place: told for place in doubted if (told := suspicion.sentinels(found, place, elsewhere))
         }
         if table.named and not as_is.issuperset(chosen.places):
-            numbers = [
-                place for place in chosen.places if chosen.kinds.get(place, "count") in ("number", "count")
-            ]
-            notes = (
-                suspicion.notes_below(found, numbers) if numbers and not _first_repeats(found, chosen) else {}
-            )
+            notes = suspicion.notes_below(found, numbers) if _may_be_a_note(found, chosen, numbers) else {}
             chosen.rows = notes | suspicion.summary_rows(found, numbers, notes)
     return chosen
 
 
-def _first_repeats(found, chosen):
-    """Whether the last row begins with a category that other rows have too, so it is no note."""
+def _may_be_a_note(found, chosen, numbers):
+    """Whether a last row without numbers tells that it is no row, by a text that no other row begins with."""
     texts = found.last_rows[-1][2] if found.last_rows else {}
-    return 0 in chosen.kinds and found.texts[0].get(texts.get(0, "").strip(), 0) > 1
+    repeats = 0 in chosen.kinds and found.texts[0].get(texts.get(0, "").strip(), 0) > 1
+    return bool(numbers) and not repeats
 
 
 def without_suspects(found, table, chosen, choice):
