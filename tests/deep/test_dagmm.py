@@ -252,6 +252,13 @@ def test_scores_of_distant_rows_are_not_tied(fitted):
         assert energy.max() > least
 
 
+def test_columns_that_float32_cannot_resolve_are_told():
+    X = rows(60) + np.array([0, 1e9, 0, 0, 0, 0])
+    with pytest.warns(UserWarning, match="feature 1 of X varies by .* about 1e.09"):
+        DAGMM(2, 1, max_iter=1, **SMALL).fit(X)
+    DAGMM(2, 1, max_iter=1, **SMALL).fit(X - X.mean(axis=0))
+
+
 @pytest.mark.parametrize("contamination", [0.0, 0.5, 0.7, -0.1, "auto"])
 def test_contamination_out_of_range(contamination):
     with pytest.raises(ValueError, match="contamination"):

@@ -387,6 +387,7 @@ def test_features_are_found_in_any_unit(estimator, unit):
     assert model.noise_variance_ == pytest.approx((0.4 * unit) ** 2, rel=0.1)
 
 
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")  # where squares underflow
 def test_rows_too_small_for_the_prior_of_the_noise_are_told():
     X, _ = images(100, 0.4, np.random.default_rng(3))
     with pytest.warns(UserWarning, match="scale of noise_prior, 0.001") as told:
@@ -394,6 +395,8 @@ def test_rows_too_small_for_the_prior_of_the_noise_are_told():
     suggested = float(str(told[0].message).rpartition(", ")[2].rstrip(")"))
     model = MEIBP(noise_prior=(1, suggested), random_state=0, n_init=1).fit(1e-5 * X)
     assert all(recovered(1e5 * model.components_))
+    with pytest.warns(UserWarning, match="multiply X by a constant$"):
+        MEIBP(random_state=0, n_init=1).fit(1e-200 * X)
 
 
 @pytest.mark.parametrize("estimator", [MEIBP, INBMT, IBPIBP])

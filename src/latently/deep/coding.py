@@ -17,8 +17,11 @@ from latently.backend.namespace import is_torch, to_numpy
 from latently.deep.nets import ACTIVATIONS, ConvDecoder, ConvEncoder, mlp, own_copy
 from latently.deep.network import NetworkEstimator
 from latently.estimators.checks import check_choice, check_layer_sizes, numbers
+from latently.estimators.data import called
+from latently.estimators.messages import warn_user
 from latently.estimators.options import estimator, option
 
+_RESOLVED = 1e-5  # variation beside the distance from zero, of which float32 leaves two digits
 _ROWS_AT_A_TIME = 512  # of a pass over all rows: convolutions keep many numbers of each
 
 
@@ -110,6 +113,26 @@ class CodingEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Network
         else:
             decoder = mlp((q, *sizes[::-1], n_features), self.activation)
         return encoder, decoder
+
+    def _rows(self, data, targets):
+        if data.in_memory and not is_torch(data.X):
+            self._warn_of_far_columns(data.X)
+        return super()._rows(data, targets)
+
+    def _warn_of_far_columns(self, X):
+        """Networks compute in float32: seven digits for the distance from zero and the variation."""
+        low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # infinities are refused later
+            extent = high - low
+            far = np.flatnonzero((extent > 0) & (extent < _RESOLVED * np.maximum(-low, high)))
+        if len(far):
+            first = far[0]
+            others = f" and {len(far) - 1} more" if len(far) > 1 else ""
+            warn_user(
+                f"feature {called(self, first)}{others} of X varies by {extent[first]:.3g} about "
+                f"{low[first]:.6g}, which float32, in which networks compute, hardly resolves; subtract the "
+                "mean of each column first, as StandardScaler does"
+            )
 
     def _start(self, module, rows):
         module.start(*moments(rows))

@@ -203,11 +203,12 @@ class BuffetFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ite
         with np.errstate(under="ignore"):
             half = 0.5 * float(np.sum(X[seen] ** 2))
         prior = float(self.noise_prior[1])
-        if self.learn_hyperparameters and 0 < half < prior:
+        if self.learn_hyperparameters and largest > 0 and half < prior:
+            other = f"({float(self.noise_prior[0]):g}, {1e-3 * half / seen.sum():.1g})"
             warn_user(
                 f"half the sum of the squares of X, {half:.3g}, is less than the scale of noise_prior, "
-                f"{prior:g}, so the prior decides rather than X; multiply X by a constant, or give "
-                f"noise_prior=({float(self.noise_prior[0]):g}, {1e-3 * half / seen.sum():.1g})"
+                f"{prior:g}, so the prior decides rather than X; multiply X by a constant"
+                + (f", or give noise_prior={other}" if half > 0 else "")
             )
 
     def _learnt(self, step, start, least_size):
