@@ -3,9 +3,11 @@
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 from base64 import b64decode
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -515,7 +517,8 @@ def test_report_and_score_number_and_judge_rows_alike(latently, long_file, tmp_p
     latently("report", *long_file, "-o", tmp_path / "r.html")
     page = tmp_path / "r.html"
     payload, text = payload_of(page), Reader(page.read_text()).text()
-    numbers = np.frombuffer(b64decode(payload["rows"]), "<u4")
+    assert payload["rows"]["width"] == 1
+    numbers = np.cumsum(np.frombuffer(b64decode(payload["rows"]["data"]), "u1"), dtype=int)
     assert len(numbers) == payload["count"] == 50_000 and numbers.max() > 50_000
     column = payload["values"][0]
     codes = np.frombuffer(b64decode(column["data"]), "<u2")
@@ -563,3 +566,34 @@ def test_demo(latently, tmp_path, monkeypatch):
     files = {"model.latently", "description.json", "selection.csv", "report.html", "data.csv"}
     assert {path.name for path in (tmp_path / "demo").iterdir()} == files
     assert run_command(["predict", tmp_path / "demo", tmp_path / "demo" / "data.csv"]) == 0
+
+
+def test_next_steps_fit_to_the_same_columns(latently, tmp_path, table, monkeypatch):
+    """And are other ones than what the fit has done."""
+    monkeypatch.chdir(tmp_path)
+    table.to_csv("a.csv", index=False)
+    given = ["-k", 2, "-q", 1, "--columns", "a,b,c", "--no-standardise", "-o", "m"]
+    latently("fit", "a.csv", "-m", "mfa", *given)
+    latently("report", "m", "a.csv")
+    page = Reader(Path("m/report.html").read_text(encoding="utf-8"))
+    [search] = [text for text in page.text("code").split("latently ") if text.startswith("select")]
+    arguments = shlex.split(search)
+    latently(*arguments)
+    assert library.load("m-wider").columns_ == ["a", "b", "c"]
+    assert not library.load("m-wider").preparation_.standardised
+    [script] = [line for line in page.text("code").splitlines() if line.startswith("python -c")]
+    code = "import latently; model = latently.load('m'); print(model.predict('a.csv'))"
+    assert script == f'python -c "{code}"'
+    latently("fit", "a.csv", "--budget", 1, "-o", "best")
+    latently("report", "best", "a.csv")
+    page = Reader(Path("best/report.html").read_text(encoding="utf-8"))
+    assert "Compare other model sizes" not in page.text("h3")
+
+
+def test_explorers_of_axes_and_of_components_alone(latently, tmp_path, table):
+    table.to_csv(tmp_path / "a.csv", index=False)
+    for columns, expected in (("a,b", "Move the axes to see"), ("a", "Choose a component to see")):
+        model = tmp_path / columns
+        latently("fit", tmp_path / "a.csv", "-m", "gaussian-mixture", "-k", 2, "-c", columns, "-o", model)
+        latently("explore", model, tmp_path / "a.csv", "--no-open")
+        assert expected in (model / "explore.html").read_text(encoding="utf-8")

@@ -29,7 +29,7 @@ from latently.saved import load
 from latently.tables import answers
 from latently.tables.kinds import DATES
 from latently.tables.preparation import ACCEPTANCE
-from latently.tables.preparing import later_rows
+from latently.tables.preparing import later_rows, standardises
 from latently.tables.reading import FILE
 
 CELLS_IN_REPORT = 16_000_000  # of more, rows are drawn
@@ -277,6 +277,7 @@ def report(folder, data, reading, missing, voice, *, output, force, explorer=Fal
             row_numbers=np.concatenate(numbers),
             explorer=explorer,
             data=data,
+            table_columns=[name for name in later.table.columns if name not in later.table.beside],
         )
     return output, len(X)
 
@@ -293,6 +294,7 @@ def write_page(
     n_rows,
     row_numbers=None,
     data=None,
+    table_columns=(),
     explorer=False,
 ):
     """Write the page of `latently.report`, or that of its explorer."""
@@ -321,7 +323,7 @@ def write_page(
         verdict=record.verdict,
         probability_plot=record.probability_plot,
         columns={**record.levels, **{name: "date" for name, kind in record.kinds.items() if kind in DATES}},
-        command_line=None if data is None else _command_line(folder, data),
+        command_line=None if data is None else _command_line(folder, data, table_columns),
     )
     if explorer:
         pages.explore(folder.model, X, **given).save(path)
@@ -335,8 +337,8 @@ def _usual_threshold(record):
     return record.threshold(ACCEPTANCE) if record.densities and not too_few else None
 
 
-def _command_line(folder, data):
-    """What the printed next steps have to name."""
+def _command_line(folder, data, columns):
+    """What the printed next steps have to name, so that they fit to the same columns of the table."""
     from latently.cli.models import MODELS
     from latently.report import CommandLine
 
@@ -347,6 +349,13 @@ def _command_line(folder, data):
     given = {option: getattr(folder.model, name, None) for option, name in sizes.items() if name}
     options = [] if record.label is None else ["--label", record.label]
     options += [part for name, why in record.left_out if why == "not wanted" for part in ("--without", name)]
+    known = {*record.columns, record.label, *(name for name, _ in record.left_out)}
+    if not known.issuperset(columns) and set(record.columns) <= set(columns):  # some were asked for
+        together = not any("," in name for name in record.columns)
+        asked = [",".join(record.columns)] if together else record.columns
+        options += [part for names in asked for part in ("--columns", names)]
+    if not record.standardised and standardises(entry.name) and record.image_shape is None:
+        options.append("--no-standardise")
     options += [part for text in record.missing for part in ("--missing", text)]
     options += [part for name in record.as_is for part in ("--as-is", name)]
     for name, kind in record.kinds.items():
@@ -359,6 +368,7 @@ def _command_line(folder, data):
         record.model,
         {option: size for option, size in given.items() if isinstance(size, int)},
         tuple(options),
+        record.verdict is not None,
     )
 
 

@@ -194,6 +194,7 @@ def no_search(facts, grid):
     ]
     if (
         grid is not None
+        or (facts.command_line is not None and facts.command_line.compared)
         or facts.groups is None
         or facts.is_classifier
         or not sizes

@@ -19,6 +19,7 @@ class CommandLine:
     model: str  # its name on the command line
     sizes: dict = field(default_factory=dict)  # "-k" and "-q", as they are now
     options: tuple[str, ...] = ()  # of the preparation, such as "--label", "kind"
+    compared: bool = False  # whether families of several sizes were compared for it
 
     def apply(self, command, *more):
         return _joined("latently", command, self.folder, *self.data, *more)
@@ -72,5 +73,7 @@ def _keep(facts, line):
     lines += [f"model.{uses[0]}({line.data[0]!r})" if uses else ""]
     command = {"predict": "predict", "score_samples": "score", "transform": "transform"}
     shell = [line.apply(command[uses[0]])] if uses else []
-    python = [f"python -c {shlex.quote('; '.join(['import latently', *lines[:1], f'print({lines[1]})']))}"]
+    script = "; ".join(["import latently", *lines[:1], f"print({lines[1]})"])
+    plain = not any(mark in script for mark in '"$`\\!')
+    python = [f'python -c "{script}"' if plain else f"python -c {shlex.quote(script)}"]
     return "\n".join([*shell, *(python if uses else [])])

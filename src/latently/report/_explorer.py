@@ -6,7 +6,7 @@ import numpy as np
 
 from latently.report._makers import Gaussians, as_plain, maker_of, packed
 from latently.report._markup import element, join, script_data
-from latently.report._parts import Section, brightness, count, several
+from latently.report._parts import Section, brightness, count, plural, several
 from latently.report._points import drawn_rows, encoded
 
 _ROW_BYTES = {True: 600_000, False: 150_000}  # of the rows that are kept whole, if they are images or not
@@ -23,7 +23,8 @@ def explorer(facts):
     payload, n_kept = _payload(facts, maker)
     makes = "image" if facts.image_shape else "row"
     has_density = isinstance(maker, Gaussians) and maker.has_density
-    text = f"Move the {maker.noun}s to see the {makes} that the model makes there. Pick a row of the data to "
+    move = f"Move the {plural(maker.noun)}" if maker.n_codes else "Choose a component"
+    text = f"{move} to see the {makes} that the model makes there. Pick a row of the data to "
     text += "see its code, what the model makes of it, and the rows nearest to it"
     tells = has_density and not facts.image_shape
     text += ", and what would have to change for it to be usual." if tells else "."

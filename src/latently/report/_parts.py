@@ -94,6 +94,8 @@ def several(n, noun):
 
 
 def plural(noun):
+    if noun.endswith("xis"):  # axis
+        return f"{noun[:-2]}es"
     return f"{noun}es" if noun.endswith("s") else f"{noun}s"
 
 

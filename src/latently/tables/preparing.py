@@ -37,6 +37,11 @@ def takes_binary(class_name):
     return class_name in _TAKES_BINARY
 
 
+def standardises(class_name):
+    """Whether tables are standardised for models of this class, unless the user decides."""
+    return class_name not in SUMS_OF_PARTS | _UNIT_ROWS
+
+
 @dataclass
 class Rows:
     """Rows for a fit: an array, or the path of a .npy file, in the model's units."""
@@ -121,7 +126,7 @@ def recorded(known, class_name, *, model="", missing=(), as_is=(), standardise=N
     """The record of the preparation for a model of this class."""
     table, found, places = known.table, known.found, known.places
     if standardise is None:  # pixels already share one unit
-        standardise = class_name not in SUMS_OF_PARTS | _UNIT_ROWS and table.image_shape is None
+        standardise = standardises(class_name) and table.image_shape is None
     mean, scale = np.zeros(len(places)), np.ones(len(places))
     if standardise:
         deviation = np.sqrt(found.squares[places] / np.maximum(found.n_seen[places], 1))
