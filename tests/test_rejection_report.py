@@ -1,5 +1,7 @@
 """What is measured of scores that reject rows, against counting by hand."""
 
+import math
+
 import matplotlib
 import numpy as np
 import pytest
@@ -162,3 +164,21 @@ def test_intervals_are_quantiles_of_their_distributions():
     assert none < 0.1 < 1 - both < 0.5
     assert conformal_interval(9, 0.8, n_rows=2, level=0.8) == (0.5, 1.0)
     assert conformal_interval(9, 0.8, n_rows=2, level=1 - 1.9 * none) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 1 - 0.05 / 70])
+@pytest.mark.parametrize(("n", "n_new", "rate"), [(25, 25, 0.9), (60, 7, 0.95), (300, 1000, 0.97)])
+def test_shares_of_new_rows_lie_in_their_interval_with_at_least_its_probability(n, n_new, rate, level):
+    """By counting orders, all as likely: j of n_new numbers are above the k-th smallest of n."""
+    k = math.floor((n + 1) * (1 - rate) + 1e-9)
+    ways = [
+        math.comb(k - 1 + n_new - j, n_new - j) * math.comb(n - k + j, j) / math.comb(n + n_new, n)
+        for j in range(n_new + 1)
+    ]
+    assert sum(ways) == pytest.approx(1)
+    low, high = conformal_interval(n, rate, n_rows=n_new, level=level)
+    inside = sum(ways[round(low * n_new) : round(high * n_new) + 1])
+    assert level <= inside + 1e-12
+    for ends in ((1, 0), (0, -1)):  # one count less on either side leaves more than its half outside
+        shorter = ways[round(low * n_new) + ends[0] : round(high * n_new) + 1 + ends[1]]
+        assert sum(shorter) <= 1 - (1 - level) / 2 + 1e-12
