@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from latently.backend.namespace import Array, Floats, is_numpy, is_torch, like, namespace, to_numpy
+from latently.backend.namespace import Array, Floats, eye, is_numpy, is_torch, like, namespace, to_numpy
 
 _SPARE = 8  # vectors beyond those asked for, which speed up convergence
 _POWERS = 5
 _TIE = 1e-3  # entries this close to the largest are as large: two features of a correlation tie exactly
+_RIDGE = 1e-14  # relative to the sum of squares: directions below it are rounding errors
+_TINY = 1e-300  # vectors that are zero stay zero
 _FEW = 6  # eigenvalues in all for each vector, up to which a symmetric eigenproblem is solved exactly
 
 
@@ -39,12 +41,45 @@ def squared_lengths(array: Array, axis: int = -1) -> Array:
     return xp.vecdot(array, array, axis=-1) if axis == -1 else xp.sum(array * array, axis=axis)
 
 
+def inverse(stack: Array) -> Array:
+    """The inverses of matrices that have one: a device is not waited for to make sure."""
+    if is_torch(stack):
+        import torch
+
+        return torch.linalg.inv_ex(stack).inverse
+    return namespace(stack).linalg.inv(stack)
+
+
+def cholesky_of_definite(stack: Array) -> Array:
+    """The Cholesky factors of matrices that have some by construction: a device is not waited for."""
+    if is_torch(stack):
+        import torch
+
+        return torch.linalg.cholesky_ex(stack).L
+    return namespace(stack).linalg.cholesky(stack)
+
+
+def inverse_of_triangular(cholesky: Array) -> Array:
+    """The inverses of Cholesky factors."""
+    if is_torch(cholesky):
+        import torch
+
+        one = eye(cholesky.shape[-1], cholesky)
+        return torch.linalg.solve_triangular(cholesky, one.expand(cholesky.shape), upper=False)
+    return namespace(cholesky).linalg.inv(cholesky)
+
+
 def is_positive_definite(stack: Array) -> bool:
     """Whether every matrix of the stack has a Cholesky factor."""
     xp = namespace(stack)
+    if is_torch(stack):
+        import torch
+
+        factor, failed = torch.linalg.cholesky_ex(stack)
+        return bool(torch.all(failed == 0) & torch.all(torch.isfinite(factor)))
     try:
         factor = xp.linalg.cholesky(stack)
-    except (np.linalg.LinAlgError, RuntimeError):  # torch raises a RuntimeError
+    except np.linalg.LinAlgError:
         return False
     return bool(xp.all(xp.isfinite(factor)))
 
@@ -80,23 +115,23 @@ def sparse_matrix(values: Floats, columns: NDArray[np.int64], bounds: list[int],
     return sparse.csr_array((values, columns, bounds), shape=(len(bounds) - 1, n_columns))
 
 
-def leading_eigenpairs(rows: Floats, n_pairs: int) -> tuple[Floats, Floats]:
+def leading_eigenpairs(rows: Array, n_pairs: int) -> tuple[Floats, Floats]:
     """Largest eigenvalues (r,) and eigenvectors (D, r) of rows' rows, r = min(n_pairs, n, D).
 
-    Uses the smaller of the D x D and the n x n product. The largest entry of each vector is positive, so
-    that the result does not depend on signs chosen by LAPACK.
+    Uses the smaller of the D x D and the n x n product, computed where the rows are. The largest entry of each
+    vector is positive, so that the result does not depend on signs chosen by LAPACK.
     """
     n, D = rows.shape
     r = min(n_pairs, n, D)
     if r == 0:
         return np.zeros(0), np.zeros((D, 0))
     wide = n < D
-    product = rows @ rows.T if wide else rows.T @ rows
+    product = to_numpy(rows @ rows.T if wide else rows.T @ rows)
     size = min(n, D)
     values, vectors = linalg.eigh(product, subset_by_index=[size - r, size - 1])
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     if wide:
-        vectors = rows.T @ vectors
+        vectors = to_numpy(rows.T @ like(np.ascontiguousarray(vectors), rows))
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=0), np.finfo(float).tiny)
     return values, with_fixed_signs(vectors)
 
@@ -104,22 +139,40 @@ def leading_eigenpairs(rows: Floats, n_pairs: int) -> tuple[Floats, Floats]:
 def rough_eigenpairs(rows: Array, n_pairs: int) -> tuple[Array, Array]:
     """`leading_eigenpairs` to a few digits, for starting values: by products of the rows with a few vectors.
 
-    Block power iteration from fixed vectors (Halko, Martinsson & Tropp, 2011), where the rows are. Small
-    problems in main memory are solved exactly, which is faster.
+    Block power iteration from fixed vectors (Halko, Martinsson & Tropp, 2011), where the rows (..., n, D)
+    are. Small problems in main memory are solved exactly, which is faster.
     """
-    xp, (n, D) = namespace(rows), rows.shape
+    xp, (*stack, n, D) = namespace(rows), rows.shape
     r = min(n_pairs, n, D)
     width = min(r + _SPARE, n, D)
     if r == 0 or (is_numpy(rows) and min(n, D) <= _FEW * width):
-        values, vectors = leading_eigenpairs(to_numpy(rows), r)
-        return like(values, rows), like(vectors, rows)
+        found = [leading_eigenpairs(one, r) for one in to_numpy(rows).reshape(-1, n, D)]
+        values, vectors = (np.stack(arrays) for arrays in zip(*found, strict=True))
+        return like(values.reshape(*stack, r), rows), like(vectors.reshape(*stack, D, r), rows)
     vectors = like(np.random.default_rng(0).standard_normal((D, width)), rows)
     for _ in range(_POWERS):
-        vectors = xp.linalg.qr(rows.T @ (rows @ vectors))[0]
+        vectors = _orthonormalised(transpose(rows) @ (rows @ vectors))
     image = rows @ vectors
-    values, mixed = xp.linalg.eigh(image.T @ image)
-    values, vectors = xp.flip(values)[:r], vectors @ xp.flip(mixed, axis=1)[:, :r]
+    values, mixed = xp.linalg.eigh(transpose(image) @ image)
+    values, vectors = xp.flip(values, axis=-1)[..., :r], vectors @ xp.flip(mixed, axis=-1)[..., :r]
     return xp.clip(values, min=0.0), vectors * _signs(vectors)
+
+
+def _orthonormalised(vectors: Array) -> Array:
+    """Orthonormal columns that span those of every matrix of the stack, or nearly so for tensors.
+
+    Tensors are divided by the Cholesky factors of their products, twice, since factorisations of tall
+    matrices wait for one another on a device.
+    """
+    xp = namespace(vectors)
+    if not is_torch(vectors):
+        return xp.linalg.qr(vectors)[0]
+    for _ in range(2):
+        products = transpose(vectors) @ vectors
+        ridge = _RIDGE * xp.sum(diagonals(products), axis=-1) + _TINY
+        products = products + ridge[..., None, None] * eye(products.shape[-1], products)
+        vectors = vectors @ transpose(inverse_of_triangular(cholesky_of_definite(products)))
+    return vectors
 
 
 def orthonormal(A: Floats) -> tuple[Floats, Floats]:
@@ -140,9 +193,12 @@ def with_fixed_signs(vectors: Floats) -> Floats:
 
 
 def _signs(vectors: Array) -> Array:
-    """(r,) the signs of the first entries of largest magnitude of the columns; rounding does not decide."""
+    """(..., 1, r) the signs of the first entries of largest magnitude of the columns.
+
+    Rounding does not decide.
+    """
     xp = namespace(vectors)
     sizes = xp.abs(vectors)
-    among_largest = sizes >= (1.0 - _TIE) * xp.max(sizes, axis=0)
-    largest = xp.argmax(xp.astype(among_largest, xp.int8), axis=0)
-    return xp.where(xp.take_along_axis(vectors, largest[None, :], axis=0)[0, :] < 0, -1.0, 1.0)
+    among_largest = sizes >= (1.0 - _TIE) * xp.max(sizes, axis=-2, keepdims=True)
+    largest = xp.argmax(xp.astype(among_largest, xp.int8), axis=-2, keepdims=True)
+    return xp.where(xp.take_along_axis(vectors, largest, axis=-2) < 0, -1.0, 1.0)

@@ -103,6 +103,13 @@ def contiguous(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(array.shape) if is_numpy(array) else array
 
 
+def surely_all(mask: Array) -> bool:
+    """Whether all are true; False as well where a device would have to be waited for."""
+    if is_torch(mask) and mask.device.type != "cpu":
+        return False
+    return bool(namespace(mask).all(mask))
+
+
 def is_floating(array: Array) -> bool:
     return bool(namespace(array).isdtype(array.dtype, "real floating"))
 

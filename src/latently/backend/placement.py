@@ -146,12 +146,13 @@ def block_rows(X: Array, floats_per_row: int, block_size: int | None) -> int:
     if block_size is not None:
         return block_size
     n_rows, n_threads = int(X.shape[0]), threads_for(X)
-    n_blocks = -(-8 * floats_per_row * n_rows // _block_bytes(X))
+    n_blocks = -(-8 * floats_per_row * n_rows // block_bytes(X))
     n_blocks = max(1, n_threads * -(-n_blocks // n_threads))  # a multiple of the threads, for balanced load
     return max(SMALLEST_BLOCK, -(-n_rows // n_blocks))
 
 
-def _block_bytes(X: Array) -> int:
+def block_bytes(X: Array) -> int:
+    """How much memory a block of such rows may take with its temporaries."""
     if not on_device(X) or X.device.type != "cuda":
         return BLOCK_BYTES
     import torch

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cmp_to_key
+from functools import cache, cmp_to_key
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
+from latently.backend.placement import on_device
 from latently.core.kernel import Kernel
 
 Params = TypeVar("Params")
@@ -161,26 +163,44 @@ def em_step(
     passes = passes or Passes()
     recent: list[tuple[Any, tuple[Any, float, float]]] = []
 
+    def summed(params: Any) -> tuple[Any, Any]:
+        passes.count += 1
+        density = kernel.prepare(params)
+        return density, kernel.stats(density, sweep.sum(kernel.e_step, density))
+
+    def told(params: Any, density: Any, stats: Any) -> tuple[float, float]:
+        gained = float(stats.log_likelihood) + kernel.log_prior(params)
+        return gained / float(stats.total_weight) - log_volume, kernel.rounding(density)
+
     def evaluated(params: Any) -> tuple[Any, float, float]:
         for known, evaluation in recent:
             if known is params:
                 return evaluation
-        passes.count += 1
-        density = kernel.prepare(params)
-        stats = kernel.stats(density, sweep.sum(kernel.e_step, density))
-        gained = float(stats.log_likelihood) + kernel.log_prior(params)
-        objective = gained / float(stats.total_weight) - log_volume
-        evaluation = stats, objective, kernel.rounding(density)
-        if kernel.checked:
-            recent[:] = [(params, evaluation), *recent[: _REMEMBERED - 1]]
+        density, stats = summed(params)
+        evaluation = stats, *told(params, density, stats)
+        recent[:] = [(params, evaluation), *recent[: _REMEMBERED - 1]]
         return evaluation
 
     def plain_step(params: Any) -> Step[Any]:
-        stats, objective, rounding = evaluated(params)
-        return Step(objective, rounding, lambda: kernel.canonical(kernel.m_step(stats, params)))
+        density, stats = summed(params)
+        following = soon(stats.total_weight, lambda: kernel.canonical(kernel.m_step(stats, params)))
+        return Step(*told(params, density, stats), following)
 
     # apart, since a step that refers to itself would keep the rows of the sweep until cycles are collected
     return _checked_step(kernel, evaluated) if kernel.checked else plain_step
+
+
+def soon(array: Any, compute: Callable[[], Params]) -> Callable[[], Params]:
+    """What computes something when it is asked for, and only once.
+
+    Where such an array is on a device it is computed now: then the device is at work while its other results
+    are waited for.
+    """
+    computed = cache(compute)
+    if on_device(array):
+        with suppress(ValueError, ArithmeticError, RuntimeError):  # raised again if it is asked for
+            computed()
+    return computed
 
 
 def _checked_step(kernel: Kernel, evaluated: Callable[[Any], tuple[Any, float, float]]) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from latently.backend.namespace import Array, like, namespace
+from latently.backend.namespace import Array, like, namespace, to_numpy
 from latently.core.drivers import Step
 
 _STEPS = 16  # step lengths between two powers of two
@@ -124,7 +124,7 @@ def _extrapolated(
     r = x1 - x0
     v = (x2 - x1) - r
     lengths, bends = (xp.linalg.vector_norm(of, axis=1) for of in (r, v))
-    pairs = [(float(length), float(bend)) for length, bend in zip(lengths, bends, strict=True)]
+    pairs = [(float(length), float(bend)) for length, bend in to_numpy(xp.stack([lengths, bends], axis=1))]
     runs = [i for i, (length, bend) in enumerate(pairs) if math.inf > length > bend > 0]
     if not runs:
         return []

@@ -8,11 +8,11 @@ longer steps of them, each run with its own extrapolation; `run_together` takes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
-from latently.core.drivers import Objective, Result, State, Step, StopRule, advanced, interrupted_at
+from latently.backend.namespace import to_numpy
+from latently.core.drivers import Objective, Result, State, Step, StopRule, advanced, interrupted_at, soon
 
 Params = TypeVar("Params")
 Steps = Callable[[Sequence[Params]], list[Step[Params]]]
@@ -59,8 +59,11 @@ def _stacked_steps(
     kernel, joined = runs.stacked(len(params)), runs.stack(params)
     density = kernel.prepare(joined)
     stats = kernel.stats(density, sweep.sum(kernel.e_step, density))
-    objectives = (stats.log_likelihood + kernel.log_priors(joined)) / stats.total_weight
-    following = cache(lambda: runs.unstack(kernel.canonical(kernel.m_step(stats, joined)), len(params)))
+    following = soon(
+        stats.total_weight,
+        lambda: runs.unstack(kernel.canonical(kernel.m_step(stats, joined)), len(params)),
+    )
+    objectives = to_numpy((stats.log_likelihood + kernel.log_priors(joined)) / stats.total_weight)
     return [
         Step(float(objectives[i]), rounding, lambda i=i: following()[i])  # type: ignore[misc]
         for i, rounding in enumerate(kernel.roundings(density))

@@ -17,19 +17,21 @@ import numpy as np
 from latently.backend.linalg import (
     clamp_spectrum,
     diagonals,
+    inverse_of_triangular,
     is_positive_definite,
     log_determinant,
     squared_lengths,
     symmetric,
     transpose,
 )
-from latently.backend.namespace import Array, Floats, double, eye, namespace, ones, zeros
+from latently.backend.namespace import Array, Floats, double, eye, like, namespace, ones, to_numpy, zeros
 from latently.backend.packed import unpacked
 from latently.backend.placement import on_device
 from latently.core.block import Block, slices
 from latently.distributions import gaussian_missing
 from latently.distributions.family import Family
 from latently.distributions.gaussian_missing import WithMissing
+from latently.distributions.parts import rows_of_parts
 from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities, has_rows
 
@@ -57,7 +59,7 @@ class FullParams:
     @cached_property
     def inverse_factors(self) -> Array:
         """Triangular U with U U' = Sigma^-1."""
-        return transpose(namespace(self.covariances).linalg.inv(self.cholesky))
+        return transpose(inverse_of_triangular(self.cholesky))
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,7 @@ class FullGaussian(Family):
         xp = namespace(density.factors)
         squares = xp.reshape(xp.sum(density.factors**2, axis=(1, 2)), (n_runs, -1))
         eps = float(xp.finfo(density.whitening.dtype).eps)
-        return [eps * float(size) for size in xp.max(squares, axis=1)]
+        return [eps * float(size) for size in to_numpy(xp.max(squares, axis=1))]
 
     def clamped(self, params: FullParams) -> FullParams:
         """Starting values projected to the feasible region of the floor."""
@@ -321,16 +323,17 @@ class FullGaussian(Family):
     def from_partition(self, X: Array, weight: Array, labels: Array, means: Array) -> FullParams:
         """Means and covariances of the parts; those of small parts are shrunk towards the pooled one."""
         xp, (K, D) = namespace(X), means.shape
-        residual = X - xp.take(means, labels, axis=0)
-        pooled = (residual.T * weight) @ residual / xp.sum(weight)
+        residual = (X - xp.take(means, labels, axis=0)) * xp.sqrt(weight)[:, None]
+        pooled = residual.T @ residual / xp.sum(weight)
         if self.shared:
             return self.clamped(FullParams(means, pooled[None, :, :]))
-        covariances = []
-        for k in range(K):
-            own = xp.nonzero(labels == k)[0]
-            rows, r = xp.take(residual, own, axis=0), xp.take(weight, own)
-            covariances.append(((rows.T * r) @ rows + (D + 1) * pooled) / (xp.sum(r) + D + 1))
-        return self.clamped(FullParams(means, xp.stack(covariances)))
+        labels = to_numpy(labels)
+        sizes = like(np.bincount(labels, to_numpy(weight), K), X)[:, None, None]
+        scatter: dict[int, Array] = {}
+        for some, rows in rows_of_parts(residual, labels, range(K)):
+            scatter.update(zip(some, transpose(rows) @ rows, strict=True))
+        total = xp.stack([scatter[k] for k in range(K)]) + (D + 1) * pooled
+        return self.clamped(FullParams(means, total / (sizes + D + 1)))
 
     def sample(self, params: FullParams, labels: Array, rng: np.random.Generator) -> Floats:
         K, D = params.means.shape

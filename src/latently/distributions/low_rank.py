@@ -23,19 +23,34 @@ from functools import cached_property
 import numpy as np
 
 from latently.backend.linalg import (
+    cholesky_of_definite,
     diagonals,
+    inverse,
+    inverse_of_triangular,
     log_determinant,
     rough_eigenpairs,
     symmetric,
     transpose,
 )
-from latently.backend.namespace import Array, Floats, double, eye, like, namespace, zeros
+from latently.backend.namespace import (
+    Array,
+    Floats,
+    double,
+    eye,
+    like,
+    namespace,
+    surely_all,
+    to_numpy,
+    zeros,
+)
+from latently.backend.placement import on_device
 from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import low_rank_missing
 from latently.distributions.family import Family
 from latently.distributions.gaussian import NEAR_FLOOR, SMALLEST_VARIANCE
 from latently.distributions.low_rank_missing import MissingSums, WithMissing
+from latently.distributions.parts import rows_of_parts
 from latently.distributions.prior import Prior, log_noise
 from latently.distributions.responsibilities import Entries, Responsibilities, has_rows
 
@@ -130,8 +145,8 @@ class LowRankGaussian(Family):
         if q:
             scaled = L / psi[:, :, None]
             B = eye(q, mu) + symmetric(transpose(L) @ scaled)  # posterior precision of z
-            C = xp.linalg.cholesky(B)
-            inverse_C = xp.linalg.inv(C)
+            C = cholesky_of_definite(B)
+            inverse_C = inverse_of_triangular(C)
             P = scaled @ transpose(inverse_C)
             constants = constants - 0.5 * log_determinant(C)
         else:
@@ -321,7 +336,7 @@ class LowRankGaussian(Family):
         C_zz = symmetric(stats.sum_zz - (share * z_mean)[:, :, None] * z_mean[:, None, :])
         if self.n_factors:
             C_zz = xp.where(filled[:, None, None], C_zz, eye(self.n_factors, C_zz))
-            L = xp.linalg.inv(C_zz) @ C_zx  # (K, q, D), the loadings transposed
+            L = inverse(C_zz) @ C_zx  # (K, q, D), the loadings transposed
         else:
             L = C_zx
         means = x_mean - (z_mean[:, None, :] @ L)[:, 0, :]
@@ -337,7 +352,7 @@ class LowRankGaussian(Family):
             psi = self.prior.variances(psi * n_noise, n_noise, K if self.shared else 1)
         psi = xp.broadcast_to(psi, (K, D))
         loadings = transpose(L)
-        if not bool(xp.all(filled)):
+        if not surely_all(filled):
             means = xp.where(filled[:, None], means, params.means)
             loadings = xp.where(filled[:, None, None], loadings, params.loadings)
             psi = xp.where(filled[:, None] | self.shared, psi, params.noise_variance)
@@ -371,7 +386,8 @@ class LowRankGaussian(Family):
         """Noise variances bounded below by the floor; without a floor a vanishing one is an error."""
         xp = namespace(params.noise_variance)
         psi = xp.maximum(params.noise_variance, xp.broadcast_to(self._floor(), params.noise_variance.shape))
-        if not bool(xp.all(psi > SMALLEST_VARIANCE)):
+        waits = on_device(psi) and self._floor_suffices  # else NaN is all that could be found here
+        if not waits and not bool(xp.all(psi > SMALLEST_VARIANCE)):
             raise ValueError(
                 f"a noise variance fell below {SMALLEST_VARIANCE:g} of its feature's variance, where float64 "
                 "has no digits left; set noise_floor above that, or use fewer components or factors"
@@ -392,7 +408,7 @@ class LowRankGaussian(Family):
         projections = xp.sum(density.projections**2, axis=(1, 2))
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.means, density.stacked))
         sizes = (xp.max(xp.reshape(of, (n_runs, -1)), axis=1) for of in (terms, projections))
-        return [narrow * float(t) + wide * float(p) for t, p in zip(*sizes, strict=True)]
+        return [narrow * float(t) + wide * float(p) for t, p in to_numpy(xp.stack(list(sizes), axis=1))]
 
     def coordinates(self, params: LowRankParams) -> tuple[Array, ...]:
         """Means, loadings and standard deviations of the noise.
@@ -424,19 +440,19 @@ class LowRankGaussian(Family):
         """Local principal components of the parts; parts that are too small use the pooled ones."""
         xp, (K, D), q = namespace(X), means.shape, self.n_factors
         residual = (X - xp.take(means, labels, axis=0)) * xp.sqrt(weight)[:, None]
-        own = [xp.nonzero(labels == k)[0] for k in range(K)]
-        sizes = [float(xp.sum(xp.take(weight, rows))) for rows in own]
-        found, pooled = [], None
-        for k in range(K):
-            if 0 < q < D and not self.isotropic and sizes[k] > 2 * D and own[k].shape[0] > 2 * D:
-                found.append(self._by_multiple_correlations(xp.take(residual, own[k], axis=0), sizes[k]))
-            elif sizes[k] >= 2 * (q + 1):
-                found.append(self._principal(xp.take(residual, own[k], axis=0), sizes[k]))
-            else:
-                pooled = self._principal(residual, sum(sizes)) if pooled is None else pooled
-                found.append(pooled)
-        loadings, psi = (xp.stack(arrays) for arrays in zip(*found, strict=True))
-        size = like(np.array(sizes), X)
+        labels = to_numpy(labels)
+        sizes, counts = np.bincount(labels, to_numpy(weight), K), np.bincount(labels, minlength=K)
+        large = (np.minimum(sizes, counts) > 2 * D) & (0 < q < D and not self.isotropic)
+        small = ~large & (sizes < 2 * (q + 1))
+        found: dict[int, tuple[Array, Array]] = {}
+        for start, chosen in ((self._by_multiple_correlations, large), (self._principal, ~large & ~small)):
+            for some, rows in rows_of_parts(residual, labels, np.flatnonzero(chosen).tolist()):
+                found.update(zip(some, zip(*start(rows, like(sizes[some], X)), strict=True), strict=True))
+        if small.any():
+            pooled = [array[0, ...] for array in self._principal(residual[None, ...], xp.sum(weight)[None])]
+            found.update({k: pooled for k in np.flatnonzero(small).tolist()})
+        loadings, psi = (xp.stack([found[k][i] for k in range(K)]) for i in range(2))
+        size = like(sizes, X)
         typical = size @ psi / xp.sum(size)
         if self.shared:
             psi = xp.broadcast_to(typical, (K, D))
@@ -487,6 +503,11 @@ class LowRankGaussian(Family):
         xp = namespace(self.floor)
         return xp.mean(self.floor, keepdims=True) if self.isotropic else self.floor
 
+    @cached_property
+    def _floor_suffices(self) -> bool:
+        """Whether no variance above the floor is too small."""
+        return bool(namespace(self.floor).all(self.floor > SMALLEST_VARIANCE))
+
     def _dense_yx(self, projected: Projected, resp: Responsibilities) -> Array:
         """Sum of r y x' by one stacked product over all rows and components."""
         xp = namespace(projected.y)
@@ -527,30 +548,31 @@ class LowRankGaussian(Family):
             sum_square = double(xp.stack(squares)) + shift
         return first + weight * mu, sum_yx, sum_square
 
-    def _principal(self, residual: Array, weight: float) -> tuple[Array, Array]:
-        """Loadings (D, q) and noise (D,) by PCA of rows about their mean, scaled by root weights."""
-        xp, D, q = namespace(residual), residual.shape[1], self.n_factors
-        variance = xp.sum(residual**2, axis=0) / weight
+    def _principal(self, residual: Array, weight: Array) -> tuple[Array, Array]:
+        """Loadings (G, D, q) and noise (G, D) of parts: PCA of rows about their mean, by root weights."""
+        xp, (G, _, D), q = namespace(residual), residual.shape, self.n_factors
+        variance = xp.sum(residual**2, axis=1) / weight[:, None]
         values, vectors = rough_eigenpairs(residual, min(q, D))
-        r, values = values.shape[0], values / weight
-        rest = xp.clip(xp.sum(variance) - xp.sum(values), min=0.0) / max(1, D - r)
-        loadings = vectors * xp.sqrt(xp.clip(values - rest, min=0.0))
-        loadings = xp.concat([loadings, zeros((D, q - r), residual)], axis=1)
+        r, values = values.shape[1], values / weight[:, None]
+        rest = xp.clip(xp.sum(variance, axis=1) - xp.sum(values, axis=1), min=0.0) / max(1, D - r)
+        loadings = vectors * xp.sqrt(xp.clip(values - rest[:, None], min=0.0))[:, None, :]
+        loadings = xp.concat([loadings, zeros((G, D, q - r), residual)], axis=2)
         if self.isotropic:
-            return loadings, zeros((D,), residual) + rest
-        return loadings, xp.maximum(variance - xp.sum(loadings**2, axis=1), 0.1 * variance)
+            return loadings, zeros((G, D), residual) + rest[:, None]
+        return loadings, xp.maximum(variance - xp.sum(loadings**2, axis=2), 0.1 * variance)
 
-    def _by_multiple_correlations(self, residual: Array, weight: float) -> tuple[Array, Array]:
-        """Loadings (D, q) and noise (D,) independent of the units of the features.
+    def _by_multiple_correlations(self, residual: Array, weight: Array) -> tuple[Array, Array]:
+        """Loadings (G, D, q) and noise (G, D) of parts, independent of the units of the features.
 
         The noise is the variance of a feature not explained by the others, 1 / (S^-1)_dd, slightly reduced;
         the loadings are optimal for that noise. Joreskog (1967), Psychometrika 32.
         """
-        xp, D, q = namespace(residual), residual.shape[1], self.n_factors
-        S = residual.T @ residual / weight
+        xp, D, q = namespace(residual), residual.shape[2], self.n_factors
+        S = transpose(residual) @ residual / weight[:, None, None]
         variance = diagonals(S)
         ridge = 1e-6 * xp.where(variance > 0, variance, 1.0)
-        psi = (1.0 - 0.5 * q / D) / diagonals(xp.linalg.inv(S + ridge * eye(D, residual)))
+        psi = (1.0 - 0.5 * q / D) / diagonals(xp.linalg.inv(S + ridge[:, :, None] * eye(D, residual)))
         root = xp.sqrt(psi)
-        values, vectors = rough_eigenpairs(residual / root, q)
-        return root[:, None] * vectors * xp.sqrt(xp.clip(values / weight - 1.0, min=0.0)), psi
+        values, vectors = rough_eigenpairs(residual / root[:, None, :], q)
+        beyond = xp.sqrt(xp.clip(values / weight[:, None] - 1.0, min=0.0))
+        return root[:, :, None] * vectors * beyond[:, None, :], psi

@@ -89,7 +89,8 @@ class Mixture(Kernel):
         small = log_joint.shape[0] * block.X.shape[0] * block.X.shape[1] <= _FEW_NUMBERS
         most_per_row = -1.0 if small else self.family.most_per_row(log_joint.shape[0])
         allowed = self.assigned(log_joint, block.allowed)
-        log_norm, resp = respond(log_joint, block.weight, allowed, most_per_row)
+        # a row without a finite density makes the objective infinite or NaN, which ends the fit
+        log_norm, resp = respond(log_joint, block.weight, allowed, most_per_row, checked=False)
         sums = self.family.sums(density, block, latent, resp)
         return MixtureStats(xp.sum(resp.by_row * log_norm), xp.sum(resp.by_row), sums)
 

@@ -31,14 +31,14 @@ def normalise(log_joint: Array) -> tuple[Array, Array]:
     return _normalised(log_joint, None)
 
 
-def _normalised(log_joint: Array, allowed: Array | None) -> tuple[Array, Array]:
+def _normalised(log_joint: Array, allowed: Array | None, checked: bool = True) -> tuple[Array, Array]:
     """The same, possibly with one more axis in front, and among components that are `allowed` (n, K)."""
     if not is_torch(log_joint):
         return _dense(*_below_largest(log_joint, allowed))
     xp = namespace(log_joint)
     shown = log_joint if allowed is None else xp.where(allowed.T, log_joint, -xp.inf)
     largest = xp.max(shown, axis=-2)
-    if not bool(xp.all(xp.isfinite(largest))):
+    if checked and not bool(xp.all(xp.isfinite(largest))):
         return _dense(*_below_largest(log_joint, allowed))
     resp = softmax(shown, axis=-2)
     return largest - xp.log(xp.max(resp, axis=-2)), resp
@@ -49,13 +49,14 @@ def respond_in_groups(
 ) -> tuple[Array, Responsibilities]:
     """The same of several mixtures, the groups of components: log p(x) (S, n), and responsibilities (S K, n).
 
-    `allowed` (n, K) are the same components of each.
+    `allowed` (n, K) are the same components of each. Rows without a finite density are not looked for in
+    tensors: log p(x) of such a row may be NaN.
     """
     xp = namespace(log_joint)
     n_components, n = log_joint.shape
     by_row = ones((n,), log_joint) if row_weight is None else row_weight
     grouped = xp.reshape(log_joint, (n_groups, n_components // n_groups, n))
-    log_norm, resp = _normalised(grouped, allowed)
+    log_norm, resp = _normalised(grouped, allowed, checked=False)
     resp = xp.reshape(resp, (n_components, n))
     if row_weight is not None:
         resp *= row_weight
@@ -160,12 +161,18 @@ class Responsibilities:
 
 
 def respond(
-    log_joint: Array, row_weight: Array | None, allowed: Array | None, most_per_row: float
+    log_joint: Array,
+    row_weight: Array | None,
+    allowed: Array | None,
+    most_per_row: float,
+    *,
+    checked: bool = True,
 ) -> tuple[Array, Responsibilities]:
     """log p(x) (n,) and weighted responsibilities; sparse if at most `most_per_row` are non-negligible.
 
     Gathering rows is faster in main memory only, so they are dense for arrays other than NumPy, and always if
-    `most_per_row` is negative.
+    `most_per_row` is negative. If not `checked`, a device is not waited for to find rows without a finite
+    density: log p(x) of such a row may be NaN.
     """
     xp = namespace(log_joint)
     by_row = ones((log_joint.shape[1],), log_joint) if row_weight is None else row_weight
@@ -177,7 +184,7 @@ def respond(
                 return _sparse(largest, below, needed, by_row)
         log_norm, resp = _dense(largest, lost, below)
     else:
-        log_norm, resp = _normalised(log_joint, allowed)
+        log_norm, resp = _normalised(log_joint, allowed, checked)
     if row_weight is not None:
         resp *= row_weight
     return log_norm, Responsibilities(xp.sum(resp, axis=1), by_row, resp, None)

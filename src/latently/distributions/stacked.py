@@ -27,7 +27,6 @@ from latently.distributions.responsibilities import respond_in_groups
 
 _EPS = float(np.finfo(np.float64).eps)
 _NUMBERS = 400_000  # rows times components times features of all mixtures at once; measured
-_NUMBERS_ON_DEVICE = 400_000_000  # the same on an accelerator
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,9 @@ class Runs:
 
     kernel: Mixture
 
-    def at_once(self, n_rows: int, n_features: int, n_components: int, on_device: bool = False) -> int:
-        """How many mixtures are best stacked for so many rows; one if that gains nothing."""
-        budget = _NUMBERS_ON_DEVICE if on_device else _NUMBERS
-        return max(1, budget // max(1, n_rows * n_features * n_components))
+    def at_once(self, n_rows: int, n_features: int, n_components: int) -> int:
+        """How many mixtures are best stacked for so many rows in main memory; one if that gains nothing."""
+        return max(1, _NUMBERS // max(1, n_rows * n_features * n_components))
 
     def stacked(self, n_runs: int) -> Stacked:
         return Stacked(self.kernel.family, self.kernel.dtype, n_runs)

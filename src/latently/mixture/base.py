@@ -15,7 +15,7 @@ from sklearn.base import DensityMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, like, namespace, to_numpy
-from latently.backend.placement import on_device, one_blas_thread
+from latently.backend.placement import block_bytes, on_device, one_blas_thread
 from latently.core.drivers import em_step, relative
 from latently.core.search import CHEAP, Search
 from latently.core.squarem import squarem, squarem_steps
@@ -330,12 +330,14 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             clean=lambda params: not is_degenerate(problem.kernel, params, rows),
         )
         runs, (n, D) = Runs(problem.kernel), sample.X.shape
-        at_once = runs.at_once(n, D, problem.n_components, on_device(problem.frame.shift))
+        at_once = runs.at_once(n, D, problem.n_components)
         stacked = can_be_stacked(problem.kernel)
         if at_once >= _MANY and (stacked or self._structure().quick_steps):
             search = replace(search, effort=CHEAP)
         if not stacked:
             return search
+        if on_device(problem.frame.shift):  # the same search, of as many runs at once as memory allows
+            at_once = max(at_once, block_bytes(problem.frame.shift) // (8 * n * problem.floats_per_row))
         steps = em_steps(runs, sweep, at_once, step)
         return replace(
             search,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from latently.backend.linalg import leading_eigenpairs
+from latently.backend.linalg import leading_eigenpairs, squared_lengths
 from latently.backend.namespace import Floats, like, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.frame import Frame
@@ -107,7 +107,9 @@ class Starts:
         merge.
         """
         K, weight, rng = self.n_components, self.block.weight, self.rng
-        shares = responsibilities(self.kernel, self.kernel.prepare(params), self.block).T[:K, :]  # no noise
+        kernel, block = (self.kernel, self.block) if self.there is None else self.there
+        density = kernel.prepare(mapped(lambda array: like(array, block.X), params))
+        shares = to_numpy(responsibilities(kernel, density, block)).T[:K, :]  # no noise
         groups = np.repeat(np.arange(self.n_classes or 1), K // (self.n_classes or 1))
         i, j = np.triu_indices(K, 1)
         i, j = i[groups[i] == groups[j]], j[groups[i] == groups[j]]
@@ -140,7 +142,8 @@ class Starts:
 
     def _halves(self, parts):
         """(n,) bool for every part of the rows and a way to split it: whether rows are in its second half."""
-        X, weight, rng = self.block.X, self.block.weight, self.rng
+        rows = self.block if self.there is None else self.there[1]
+        X, weight, rng = rows.X, self.block.weight, self.rng
         units = [np.sqrt(rng.standard_exponential(X.shape[1])) for _ in parts]
         seeds = [rng.randint(2**31 - 1) for _ in parts]
         steps = {"kmeans": MOST_STEPS, "k-means++": 0}
@@ -148,7 +151,6 @@ class Starts:
         tasks = [
             Task(np.where(own, weight, 0.0), u, s, steps[by]) for (own, by), u, s in given if by in steps
         ]
-        rows = self.block if self.there is None else self.there[1]
         clustered = iter(kmeans(rows.X, tasks, 2, rows.observed) if tasks else [])
         for (own, by), unit, seed in given:
             if by in steps:
@@ -156,7 +158,7 @@ class Starts:
             elif by == "never":
                 yield np.zeros(len(X), dtype=bool)
             elif by == "ball":
-                yield _around_a_row(X * unit, np.where(own, weight, 0.0), np.random.default_rng(seed))
+                yield _around_a_row(rows.X, unit, np.where(own, weight, 0.0), np.random.default_rng(seed))
             else:
                 yield np.random.default_rng(seed).random(len(X)) < 0.5
 
@@ -216,7 +218,7 @@ class Starts:
 
     def _clustering(self, i):
         """How start number i partitions the rows."""
-        X, weight, observed, scale = self.block.X, self.block.weight, self.block.observed, self.frame.scale
+        X, observed, scale = self.block.X, self.block.observed, self.frame.scale
         rows, seen, by, rng = X, observed, self.init, self.rng
         units = self._standard if i % 2 else scale / scale.max()
         if not self.kernel.labels_are_components and self.block.allowed is not None and i % 4 < 2:
@@ -227,7 +229,7 @@ class Starts:
         elif self.in_dimensions is not None and i > 2 and i % 4 == 2:
             by = "random"
         elif i == 2 and by == "kmeans":
-            rows, seen, by = principal_scores(rows, weight, _HIERARCHICAL_SCORES, power=0.5), None, "ward"
+            rows, seen, by = self._principal_scores(rows, _HIERARCHICAL_SCORES, power=0.5), None, "ward"
             units = np.ones(rows.shape[1])
         if (i >= 2 and by != "ward") or (i == 1 and np.ptp(self._standard / scale) == 0):
             units = units * np.sqrt(rng.standard_exponential(len(units)))  # the same again would be a waste
@@ -245,7 +247,12 @@ class Starts:
 
     @cached_property
     def _scores(self):
-        return principal_scores(self.block.X, self.block.weight, self.in_dimensions)
+        return self._principal_scores(self.block.X, self.in_dimensions)
+
+    def _principal_scores(self, rows, n_dimensions, power=1.0):
+        if self.there is not None and rows is self.block.X:
+            rows = self.there[1].X
+        return principal_scores(rows, like(self.block.weight, rows), n_dimensions, power)
 
     @cached_property
     def _about_class_means(self):
@@ -318,10 +325,11 @@ def partitions(rows, weight, n_components, given, seen, there=None):
     return found
 
 
-def _around_a_row(X, weight, rng):
+def _around_a_row(X, units, weight, rng):
     """(n,) bool: the rows nearest to a random one, a random share of all; those of zero weight are none."""
-    centre = X[rng.choice(len(X), p=weight / weight.sum())]
-    distance = np.where(weight > 0, np.sum((X - centre) ** 2, axis=1), np.inf)
+    away = X - X[int(rng.choice(len(X), p=weight / weight.sum())), ...]
+    away *= like(units, X)
+    distance = np.where(weight > 0, to_numpy(squared_lengths(away)), np.inf)
     order = np.argsort(distance, kind="stable")
     inside = np.zeros(len(X), dtype=bool)
     inside[order] = np.cumsum(weight[order]) <= rng.uniform(*_BALL) * weight.sum()
@@ -354,12 +362,13 @@ def principal_scores(X, weight, n_dimensions, power=1.0):
 
     With power 1 each has unit variance; with 1/2 large ones remain larger, as for agglomeration in mclust.
     """
-    scaled = (X - weight @ X / weight.sum()) * np.sqrt(weight)[:, None]
+    xp, total = namespace(X), float(namespace(weight).sum(weight))
+    scaled = (X - weight @ X / total) * xp.sqrt(weight)[:, None]
     values, vectors = leading_eigenpairs(scaled, n_dimensions)
     used = values > 1e-12 * max(values[0], np.finfo(float).tiny)
     used[0] = True
-    deviations = np.sqrt(np.maximum(values[used] / weight.sum(), np.finfo(float).tiny))
-    return X @ vectors[:, used] / deviations**power
+    deviations = np.sqrt(np.maximum(values[used] / total, np.finfo(float).tiny))
+    return to_numpy(X @ like(vectors[:, used] / deviations**power, X))
 
 
 def nearest(X, centres, observed=None, allowed=None):
