@@ -118,8 +118,8 @@ def sparse_matrix(values: Floats, columns: NDArray[np.int64], bounds: list[int],
 def leading_eigenpairs(rows: Array, n_pairs: int) -> tuple[Floats, Floats]:
     """Largest eigenvalues (r,) and eigenvectors (D, r) of rows' rows, r = min(n_pairs, n, D).
 
-    Uses the smaller of the D x D and the n x n product, computed where the rows are. The largest entry of each
-    vector is positive, so that the result does not depend on signs chosen by LAPACK.
+    Uses the smaller of the D x D and the n x n product, computed where the rows are. The largest entry of
+    each vector is positive, so that the result does not depend on signs chosen by LAPACK.
     """
     n, D = rows.shape
     r = min(n_pairs, n, D)

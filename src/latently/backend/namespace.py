@@ -151,6 +151,17 @@ def zero_where(chosen: Array, array: Array) -> Array:
     return namespace(array).where(chosen, 0.0, array)
 
 
+def scaled_and_shifted(X: Array, scale: Array, shift: Array) -> Array:
+    """X (n, D) times powers of two (D,), plus a shift (D,): with a single rounding, a new array."""
+    if is_torch(X):
+        import torch
+
+        return torch.addcmul(shift, X, scale)
+    moved = X * scale
+    moved += shift
+    return moved
+
+
 def exp_above(exponents: Array, lowest: float) -> Array:
     """exp of the exponents, clipped below at `lowest`; NumPy arrays are overwritten to save memory."""
     if is_numpy(exponents):

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from latently.backend.namespace import Array, like, namespace
+from latently.backend.namespace import Array, Floats, is_numpy, like, namespace
 
 _AT_ONCE = 24  # factors of a product that neither overflows nor underflows
 
@@ -83,6 +83,27 @@ def inverse(columns: list[Array]) -> Array:
     return xp.stack([xp.sum(inverted[i] * inverted[j][i - j :, ...], axis=0) for i, j in pairs(q)])
 
 
+def products_and_one(p: Array) -> Array:
+    """(q (q + 1) / 2 + q + 1, n): packed products of the rows of p (q, n), then p, and ones."""
+    xp, (q, n) = namespace(p), p.shape
+    if not is_numpy(p):
+        return xp.concat([*(p[j:, :] * p[j, :] for j in range(q)), p, xp.ones_like(p[:1, :])])
+    rows, start = np.empty((q * (q + 3) // 2 + 1, n)), 0
+    for j in range(q):
+        np.multiply(p[j:], p[j], out=rows[start : start + q - j])
+        start += q - j
+    rows[start:-1], rows[-1] = p, 1.0
+    return rows
+
+
+def packed(stack: Array, q: int, off_diagonal: float = 1.0) -> Array:
+    """(..., q (q + 1) / 2) from symmetric matrices (..., q, q), those off the diagonal times a factor."""
+    xp = namespace(stack)
+    entries = xp.reshape(stack, (*stack.shape[:-2], q * q))
+    places, factors = _lower(q, off_diagonal)
+    return xp.take(entries, like(places, stack), axis=-1) * like(factors, stack)
+
+
 def unpacked(S: Array, q: int) -> Array:
     """(..., q, q) from (q (q + 1) / 2, ...)."""
     xp = namespace(S)
@@ -90,6 +111,13 @@ def unpacked(S: Array, q: int) -> Array:
         return xp.reshape(S, (*S.shape[1:], 0, 0))
     entries = xp.take(S, like(_places(q), S), axis=0)  # (q q, ...)
     return xp.reshape(xp.moveaxis(entries, 0, -1), (*S.shape[1:], q, q))
+
+
+@cache
+def _lower(q: int, off_diagonal: float) -> tuple[NDArray[np.int64], Floats]:
+    """Where packed entries are in a matrix, row by row, and their factors."""
+    rows, columns = np.array(pairs(q), dtype=np.int64).reshape(-1, 2).T
+    return rows * q + columns, np.where(rows == columns, 1.0, off_diagonal)
 
 
 @cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from latently.backend.namespace import Array, double, namespace, zero_where
+from latently.backend.namespace import Array, double, namespace, scaled_and_shifted, zero_where
 from latently.core.block import Block
 
 
@@ -47,8 +47,7 @@ class Frame:
 
     def enter(self, block: Block) -> Block:
         """The rows in this frame, in float64; missing entries are zero, which is the mean."""
-        u = double(block.X) - self.shift
-        u *= 1.0 / self.scale
+        u = scaled_and_shifted(double(block.X), 1.0 / self.scale, -self.shift / self.scale)
         if block.observed is not None:
             u = zero_where(~block.observed, u)
         return replace(block, X=u)

@@ -66,6 +66,7 @@ class LocalSweep:
         self.n_threads = n_threads
         self.fixed = fixed
         self._known: tuple[Block, Block] | None = None  # a chunk, and its rows that contribute
+        self._plain: tuple[Block, set[int]] | None = None  # a chunk, and where its complete blocks start
 
     def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
         def work(blocks: Iterator[Block]) -> Any:
@@ -108,8 +109,10 @@ class LocalSweep:
         bounds = [len(pieces) * i // n_threads for i in range(n_threads + 1)]
         runs = [pieces[a:b] for a, b in pairwise(bounds)]
 
+        plain = self._plain_blocks(chunk, enter)
+
         def blocks(run: list[slice]) -> Iterator[Block]:
-            return (enter(chunk[rows]) for rows in run)
+            return (self._entered(chunk[rows], rows.start, enter, plain) for rows in run)
 
         with one_blas_thread(), exact_products(chunk.X):
             if len(pieces) == 1:
@@ -128,6 +131,27 @@ class LocalSweep:
     def _contributing(self, block: Block) -> Block:
         """The rows of a block that contribute, in the frame."""
         block = block.with_observed().informative()
+        return block if self.frame is None else self.frame.enter(block)
+
+    def _plain_blocks(self, chunk: Block, enter: Callable[[Block], Block]) -> set[int] | None:
+        """Where the blocks of a chunk start of which all rows contribute all entries, as far as is known."""
+        if not self.fixed or enter != self._contributing:
+            return None
+        if self._plain is None or not self._plain[0].is_same(chunk):
+            self._plain = chunk, set()
+        return self._plain[1]
+
+    def _entered(
+        self, block: Block, start: int, enter: Callable[[Block], Block], plain: set[int] | None
+    ) -> Block:
+        """A block as it enters; what was found in an earlier pass is not looked for again."""
+        if plain is None:
+            return enter(block)
+        if start not in plain:
+            kept = block.with_observed().informative()
+            if kept is block:
+                plain.add(start)
+            block = kept
         return block if self.frame is None else self.frame.enter(block)
 
     def _framed(self, block: Block) -> Block:

@@ -26,8 +26,10 @@ from functools import cached_property
 import numpy as np
 
 from latently.backend.linalg import (
+    cholesky_of_definite,
     clamp_spectrum,
     diagonals,
+    inverse_of_triangular,
     leading_eigenpairs,
     log_determinant,
     orthonormal,
@@ -37,7 +39,7 @@ from latently.backend.linalg import (
     transpose,
 )
 from latently.backend.namespace import Array, Floats, double, eye, like, namespace, ones, to_numpy, zeros
-from latently.backend.packed import unpacked
+from latently.backend.packed import packed, products_and_one, unpacked
 from latently.backend.placement import on_device
 from latently.core.block import Block
 from latently.core.tree import add
@@ -80,8 +82,7 @@ class CommonDensity:
     offsets: Array  # (q,): the product of that and c
     linear: Array | None  # (D,): Psi^-1 c; None if it is below the projections in `stacked`
     half_precision: Array  # (D,): 1 / (2 psi)
-    whitening: Array  # (K, q, q): U' with U U' = (T Omega T' + I)^-1
-    whitened_means: Array  # (K, q, 1): U' T (xi - w)
+    quadratic: Array  # (K, T + q + 1): of the log densities of p, for its `moments`
     factor_covariances: Array  # (K, q, q): V, of z given x and k
     to_factors: Array  # (K, q, q): V T', so that E[z|x,k] - w = `at_zero` + V T' p
     at_zero: Array  # (K, q)
@@ -104,6 +105,7 @@ class Projected:
     """Intermediate results of the densities of a block that its statistics reuse."""
 
     p: Array  # (q, n)
+    moments: Array  # (T + q + 1, n): products of p, packed, then p and one; T = q (q + 1) / 2
     squares: Array  # (n, D)
 
 
@@ -149,7 +151,7 @@ class CommonLoadings(Family):
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """Memory per row in the kernel."""
         q = self.n_factors
-        return 3 * D + 4 * K * (q + 1) + (K * (q + 1) * (q + 4) if missing else 0)
+        return 3 * D + q * q + K * (q + 4) + (K * (q + 1) * (q + 4) if missing else 0)
 
     def prepare(self, params: CommonParams, dtype: str = "float64") -> CommonDensity:
         xp = namespace(params.centre)
@@ -158,13 +160,17 @@ class CommonLoadings(Family):
         Q, T = xp.linalg.qr(params.loadings / root_psi[:, None])
         C = root(params.latent_covariances)
         TC = T @ C
-        B = xp.linalg.cholesky(eye(q, C) + symmetric(transpose(TC) @ TC))
-        inverse_B = xp.linalg.inv(B)
+        B = cholesky_of_definite(eye(q, C) + symmetric(transpose(TC) @ TC))
+        inverse_B = inverse_of_triangular(B)
         half_V = inverse_B @ transpose(C)
         V = symmetric(transpose(half_V) @ half_V)
-        S = xp.linalg.cholesky(eye(q, C) + symmetric(TC @ transpose(TC)))
-        whitening = xp.linalg.inv(S)
+        S = cholesky_of_definite(eye(q, C) + symmetric(TC @ transpose(TC)))
+        whitening = inverse_of_triangular(S)
         projected_means = T @ params.latent_means[..., None]
+        whitened_means = whitening @ projected_means
+        linear_part = transpose(whitening) @ whitened_means
+        quadratic = -0.5 * packed(transpose(whitening) @ whitening, q, off_diagonal=2.0)
+        at_zero = -0.5 * xp.sum(whitened_means * whitened_means, axis=1)
         to_factors = transpose(half_V) @ (inverse_B @ transpose(TC))  # V T', computed without cancellation
         stacked, linear = (Q / root_psi[:, None]).T, c / psi
         offsets = stacked @ c
@@ -177,8 +183,7 @@ class CommonLoadings(Family):
             offsets=offsets,
             linear=linear,
             half_precision=0.5 / psi,
-            whitening=whitening,
-            whitened_means=whitening @ projected_means,
+            quadratic=xp.concat([quadratic, linear_part[..., 0], at_zero], axis=1),
             factor_covariances=V,
             to_factors=to_factors,
             at_zero=params.latent_means - (to_factors @ projected_means)[..., 0],
@@ -195,7 +200,7 @@ class CommonLoadings(Family):
             return missing_entries.evaluate(density, block)
         X = block.X
         xp = namespace(X)
-        K, q, _ = density.whitening.shape
+        q = self.n_factors
         wide = xp.astype(X, density.stacked.dtype, copy=False)
         products, squares = double(density.stacked @ wide.T), block.once("squares", lambda: X * X)
         p = products[:q, :]
@@ -203,17 +208,11 @@ class CommonLoadings(Family):
         # terms common to all components: -1/2 ((x - c)' Psi^-1 (x - c) - |p|^2), up to a constant
         common = products[q, :] if density.linear is None else X @ density.linear
         common = common - squares @ density.half_precision + 0.5 * squared_lengths(p, axis=0)
-        if density.linear is None:
-            products[q, :] = 1.0
-            p_and_one = products
-        else:
-            p_and_one = xp.concat([p, ones((1, X.shape[0]), p)])
-        whitening = xp.concat([density.whitening, -density.whitened_means], axis=2)
-        y = xp.reshape(whitening, (K * q, q + 1)) @ p_and_one
-        log_prob = -0.5 * squared_lengths(xp.reshape(y, (K, q, X.shape[0])), axis=1)
+        moments = products_and_one(p)
+        log_prob = density.quadratic @ moments
         log_prob += common
         log_prob += density.constants[:, None]
-        return log_prob, Projected(p, squares)
+        return log_prob, Projected(p, moments, squares)
 
     def normalisers(self, density: CommonDensity, block: Block, latent: Projected | WithMissing) -> Array:
         """-1/2 ln|2 pi Sigma_oo| of the observed entries: (K, n), or (K, 1) for complete rows."""
@@ -226,7 +225,7 @@ class CommonLoadings(Family):
         self, density: CommonDensity, block: Block, projected: Projected | WithMissing, resp: Responsibilities
     ) -> ProjectedSums:
         X = block.X
-        (K, q, _), D = density.whitening.shape, X.shape[1]
+        K, q, D = density.constants.shape[0], self.n_factors, X.shape[1]
         if isinstance(projected, WithMissing):
             shapes = ((K,), (K, q), (K, q, q), (D,), (q, D), (D,))
             weight, p, pp, x, zx, square = (zeros(shape, X) for shape in shapes)
@@ -243,10 +242,11 @@ class CommonLoadings(Family):
         z_and_one = xp.concat([density.at_zero, ones((K, 1), z)], axis=1).T @ r
         z_and_one[:q, :] += z
         zx = z_and_one @ X  # always in float64: the noise is the residual of x^2
+        sum_p, sum_pp = _moments(r, projected)
         return ProjectedSums(
             weight=resp.weight,
-            sum_p=r @ p.T,
-            sum_pp=_second_moments(r, p),
+            sum_p=sum_p,
+            sum_pp=sum_pp,
             sum_x=zx[q, :],
             sum_zx=zx[:q, :],
             sum_square=resp.by_row @ projected.squares,
@@ -672,8 +672,7 @@ class FactorsOnly(Conditional):
         self, density: CommonDensity, block: Block, projected: Projected, resp: Responsibilities
     ) -> FullStats:
         """Sums over projected rows."""
-        r, p = resp.full(), projected.p
-        return FullStats(resp.weight, r @ p.T, _second_moments(r, p))
+        return FullStats(resp.weight, *_moments(resp.full(), projected))
 
     def stats(self, density: CommonDensity, sums: FullStats) -> FullStats:
         """The sums are already the statistics."""
@@ -718,13 +717,11 @@ def _unexplained(residual: Floats, weight: float) -> Floats:
     return np.asarray(1.0 / np.diagonal(np.linalg.inv(S + np.diag(ridge))))
 
 
-def _second_moments(r: Array, p: Array) -> Array:
-    """(K, q, q) sums of r p p' over rows, from r (K, n) and p (q, n)."""
-    xp, K, (q, n) = namespace(p), r.shape[0], p.shape
-    if q >= K or not on_device(p):
-        return xp.reshape(xp.reshape(r[:, None, :] * p, (K * q, n)) @ p.T, (K, q, q))
-    products = xp.concat([p[j:, :] * p[j, :] for j in range(q)])  # packed: fewer numbers
-    return unpacked(products @ r.T, q)
+def _moments(r: Array, projected: Projected) -> tuple[Array, Array]:
+    """(K, q) and (K, q, q): the sums of r p and of r p p' over rows, for r (K, n)."""
+    q = projected.p.shape[0]
+    sums = projected.moments @ r.T
+    return sums[-1 - q : -1, :].T, unpacked(sums[: -1 - q, :], q)
 
 
 def _side_by_side(stack: Array) -> Array:
