@@ -152,14 +152,10 @@ def zero_where(chosen: Array, array: Array) -> Array:
 
 
 def scaled_and_shifted(X: Array, scale: Array, shift: Array) -> Array:
-    """X (n, D) times powers of two (D,), plus a shift (D,): with a single rounding, a new array."""
-    if is_torch(X):
-        import torch
+    """A tensor (n, D) times a scale (D,), plus a shift (D,), in one kernel."""
+    import torch
 
-        return torch.addcmul(shift, X, scale)
-    moved = X * scale
-    moved += shift
-    return moved
+    return torch.addcmul(shift, X, scale)
 
 
 def exp_above(exponents: Array, lowest: float) -> Array:

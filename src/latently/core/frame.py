@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from latently.backend.namespace import Array, double, namespace, scaled_and_shifted, zero_where
+from latently.backend.namespace import Array, double, is_torch, namespace, scaled_and_shifted, zero_where
 from latently.core.block import Block
+
+_LARGEST = 1e150  # of the origin in the frame
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,27 @@ class Frame:
 
     def enter(self, block: Block) -> Block:
         """The rows in this frame, in float64; missing entries are zero, which is the mean."""
-        u = scaled_and_shifted(double(block.X), 1.0 / self.scale, -self.shift / self.scale)
+        if self._at_once is not None:
+            u = scaled_and_shifted(double(block.X), *self._at_once)
+        else:
+            u = double(block.X) - self.shift
+            u *= 1.0 / self.scale
         if block.observed is not None:
             u = zero_where(~block.observed, u)
         return replace(block, X=u)
+
+    @cached_property
+    def _at_once(self) -> tuple[Array, Array] | None:
+        """Factors and offsets by which tensors enter in one step; None where that could overflow.
+
+        Factors are powers of two, so the result is the same to the last digit.
+        """
+        factor = 1.0 / self.scale
+        offset = -self.shift * factor
+        xp = namespace(offset)
+        if not is_torch(offset) or not bool(xp.all(xp.abs(offset) < _LARGEST)):
+            return None
+        return factor, offset
 
     def log_scale(self) -> Array:
         """(D,)"""

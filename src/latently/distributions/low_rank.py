@@ -39,6 +39,7 @@ from latently.backend.namespace import (
     eye,
     like,
     namespace,
+    ones,
     surely_all,
     to_numpy,
     zeros,
@@ -92,6 +93,7 @@ class Projected:
     X: Array  # (n, D), in the dtype of wide products
     y: Array  # (K, q, n), in the same dtype
     squares: Array  # (n, S)
+    terms: Array | None = None  # (n, D + S + 1): those of log densities without factors, if side by side
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,8 @@ class LowRankGaussian(Family):
         q = self.n_factors
         # for missing entries less than there is: many small steps are faster in long blocks
         for_missing = K * q * (q + 6) // 2 if missing else 0
+        if not q and not missing and on_device(self.floor):
+            return 4 * D + 4 * K
         return for_missing + (3 * D + 2 * K * (q + 2) if q else 12 * (D + K))
 
     def prepare(self, params: LowRankParams, dtype: str = "float64") -> LowRankDensity:
@@ -184,6 +188,13 @@ class LowRankGaussian(Family):
         X = block.X
         xp = namespace(X)
         K, q = density.means.shape[0], self.n_factors
+        if not q and on_device(X):  # one product, and no other pass over (K, n)
+            terms = block.once(f"terms {self.isotropic}", lambda: self._terms(X))
+            linear = density.stacked if density.linear is None else density.linear
+            half = xp.broadcast_to(-0.5 * density.inverse_noise, (K, density.inverse_noise.shape[1]))
+            log_prob = xp.concat([linear, half, density.constants[:, None]], axis=1) @ terms.T
+            y, squares = zeros((K, 0, X.shape[0]), X), terms[:, X.shape[1] : -1]
+            return log_prob, Projected(X, y, squares, terms)
         wide = xp.astype(X, density.stacked.dtype, copy=False)
         products = density.stacked @ wide.T
         y = products[: K * q, :]
@@ -261,7 +272,11 @@ class LowRankGaussian(Family):
         X = block.X
         if isinstance(projected, WithMissing):
             return self.no_sums(density, low_rank_missing.sums(self, density, block, projected, resp))
-        if resp.sparse is not None and self.n_factors:
+        if projected.terms is not None:
+            of_terms, D = resp.times(projected.terms), X.shape[1]
+            sum_x, squares = of_terms[:, :D], of_terms[:, D:-1]
+            sum_yx = self._dense_yx(projected, resp)
+        elif resp.sparse is not None and self.n_factors:
             sum_x, sum_yx, squares = self._gathered_sums(density, projected, resp, resp.sparse)
         else:
             sum_x, sum_yx, squares = resp.times(X), self._dense_yx(projected, resp), None
@@ -498,6 +513,11 @@ class LowRankGaussian(Family):
     def squares(self, X: Array) -> Array:
         """(n, S): x^2, summed over features if the noise is isotropic."""
         return namespace(X).vecdot(X, X, axis=-1)[:, None] if self.isotropic else X * X
+
+    def _terms(self, X: Array) -> Array:
+        """(n, D + S + 1): x, its squares and one; log densities without factors are sums of multiples."""
+        xp = namespace(X)
+        return xp.concat([X, self.squares(X), ones((X.shape[0], 1), X)], axis=1)
 
     def _floor(self) -> Array:
         xp = namespace(self.floor)
