@@ -79,6 +79,19 @@ def zeros(shape: tuple[int, ...], array: Array) -> Array:
     return xp.zeros(shape, dtype=xp.float64, device=device(array))
 
 
+def empty(shape: tuple[int, ...], array: Array) -> Array:
+    """An array in float64 on the device of `array`, whose entries are yet to be written."""
+    xp = namespace(array)
+    return xp.empty(shape, dtype=xp.float64, device=device(array))
+
+
+def multiply_into(out: Array, a: Array, b: Array) -> None:
+    """Write a * b to `out`, a tensor, without an array for the product."""
+    import torch
+
+    torch.mul(a, b, out=out)
+
+
 def ones(shape: tuple[int, ...], array: Array) -> Array:
     """Ones in float64 on the device of `array`."""
     return zeros(shape, array) + 1.0

@@ -28,7 +28,7 @@ from latently.backend.namespace import Array, Floats, double, eye, like, namespa
 from latently.backend.packed import unpacked
 from latently.backend.placement import on_device
 from latently.core.block import Block, slices
-from latently.distributions import gaussian_missing
+from latently.distributions import gaussian_missing, products
 from latently.distributions.family import Family
 from latently.distributions.gaussian_missing import WithMissing
 from latently.distributions.parts import rows_of_parts
@@ -73,6 +73,21 @@ class FullDensity:
     covariances: Array  # (G, D, D)
     constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma|), and log weights
     log_weights: Array  # (K,): terms a mixture added to the constants
+    expanded: bool = False  # whether log densities are computed from products of features
+
+    @property
+    def coefficients(self) -> Array:
+        """(K, M) of the log densities, for the terms of rows."""
+        A = self.factors @ transpose(self.factors)
+        linear = (self.factors @ self.offsets[..., None])[..., 0]
+        return products.coefficients(-0.5 * A, linear, self.constants - 0.5 * squared_lengths(self.offsets))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The products of features of some rows, on a device."""
+
+    values: Array  # (M, n)
 
 
 @dataclass(frozen=True)
@@ -96,6 +111,8 @@ class FullGaussian(Family):
         """Memory per row in the kernel, with a margin so that blocks stay in the cache."""
         # with missing entries also conditional means, and covariances of about a third of the features
         for_missing = K * (2 * D + D * D // 9) if missing else 0
+        if not self.shared and not missing and products.pays(K, D, self.floor):
+            return products.n_terms(D) + 2 * D + 4 * K
         return 12 * (D + K) + for_missing
 
     def prepare(self, params: FullParams, dtype: str = "float64") -> FullDensity:
@@ -113,15 +130,22 @@ class FullGaussian(Family):
             covariances=params.covariances,
             constants=xp.broadcast_to(constants, (mu.shape[0],)),
             log_weights=zeros((mu.shape[0],), mu),
+            expanded=not self.shared
+            and dtype == "float64"
+            and products.pays(mu.shape[0], D, mu)
+            and bool(xp.max(xp.sum(U * U, axis=(1, 2))) < products.MOST_PRECISE),
         )
 
     def evaluate(
         self, density: FullDensity, block: Block, *, rough: bool = False
-    ) -> tuple[Array, Array | WithMissing]:
+    ) -> tuple[Array, Array | Terms | WithMissing]:
         """ln N(x; mu_k, Sigma_k) plus terms of the mixture in the constants (K, n), and rows for `sums`."""
         X = block.X
         if block.observed is not None:
             return gaussian_missing.evaluate(density, block)
+        if density.expanded:
+            terms = block.once("terms", lambda: products.terms(X))
+            return density.coefficients @ terms, Terms(terms)
         xp = namespace(X)
         (n, D), G, dtype = X.shape, density.whitening.shape[0], density.whitening.dtype
         at_once = _components_at_once(X, G)
@@ -145,7 +169,7 @@ class FullGaussian(Family):
             distance = double(xp.stack([squared_lengths(y) for y in whitened]))
         return density.constants[:, None] - 0.5 * distance, wide
 
-    def normalisers(self, density: FullDensity, block: Block, latent: Array | WithMissing) -> Array:
+    def normalisers(self, density: FullDensity, block: Block, latent: Array | Terms | WithMissing) -> Array:
         """-1/2 ln|2 pi Sigma_oo| of the observed entries: (K, n), or (K, 1) for complete rows."""
         complete = (density.constants - density.log_weights)[:, None]
         return complete + latent.constants if isinstance(latent, WithMissing) else complete
@@ -155,20 +179,22 @@ class FullGaussian(Family):
         return 0.7 * K
 
     def sums(
-        self, density: FullDensity, block: Block, wide: Array | WithMissing, resp: Responsibilities
+        self, density: FullDensity, block: Block, wide: Array | Terms | WithMissing, resp: Responsibilities
     ) -> FullStats:
         X = block.X
         if isinstance(wide, WithMissing):
             sum_x, sum_xx = gaussian_missing.sums(density, wide, resp)
             return FullStats(resp.weight, sum_x, sum_xx)
+        if isinstance(wide, Terms):
+            return FullStats(resp.weight, *products.moments(resp.dense @ wide.values.T, X.shape[1]))
         xp = namespace(X)
         if self.shared:
             sum_xx = X.T @ (resp.by_row[:, None] * X)
             return FullStats(resp.weight, resp.times(X), sum_xx[None, :, :])
         (n, D), K = X.shape, density.means.shape[0]
         if resp.dense is not None and n * D * (D + 5) <= 2 * _AT_ONCE and wide.dtype == xp.float64:
-            products = block.once("columns and products", lambda: _with_products(X))
-            sums = resp.dense @ products.T  # one product for all, about the mean of the data
+            columns = block.once("columns and products", lambda: _with_products(X))
+            sums = resp.dense @ columns.T  # one product for all, about the mean of the data
             return FullStats(resp.weight, sums[:, :D], unpacked(sums[:, D:].T, D))
         # the last column of wide rows is one: products with it are the sums of r x, about the means
         centres = xp.concat([density.means, zeros((K, 1), density.means)], axis=1)
@@ -176,12 +202,12 @@ class FullGaussian(Family):
         at_once = _components_at_once(X, K)
         if resp.dense is not None and at_once > 1:
             roots = xp.sqrt(xp.astype(resp.dense, wide.dtype, copy=False))[:, None, :]
-            products = []
+            scatters = []
             for some in slices(K, at_once):
                 residual = wide.T - centres[some, :, None]
                 residual *= roots[some, :, :]
-                products.append(residual @ transpose(residual))
-            both = double(products[0] if len(products) == 1 else xp.concat(products))
+                scatters.append(residual @ transpose(residual))
+            both = double(scatters[0] if len(scatters) == 1 else xp.concat(scatters))
         else:
             both = double(xp.stack([self._product(centres[k, :], wide, resp, k) for k in range(K)]))
         sums = _about_origin(resp.weight, density.means, both[:, D, :D], both[:, :D, :D])
@@ -204,7 +230,9 @@ class FullGaussian(Family):
         residual *= xp.astype(xp.sqrt(r), wide.dtype)[:, None]
         return residual.T @ residual
 
-    def expected(self, density: FullDensity, block: Block, latent: Array | WithMissing, resp: Array) -> Array:
+    def expected(
+        self, density: FullDensity, block: Block, latent: Array | Terms | WithMissing, resp: Array
+    ) -> Array:
         """(n, D) the posterior mean of x, which equals x where it is observed."""
         if not isinstance(latent, WithMissing):
             return block.X
@@ -361,8 +389,7 @@ class FullGaussian(Family):
 def _with_products(X: Array) -> Array:
     """(D + D (D + 1) / 2, n): the features, then their products, packed."""
     xp, columns = namespace(X), X.T
-    products = [columns[j:, :] * columns[j, :] for j in range(X.shape[1])]
-    return xp.concat([columns, *products])
+    return xp.concat([columns, *(columns[j:, :] * columns[j, :] for j in range(X.shape[1]))])
 
 
 def _components_at_once(X: Array, K: int) -> int:
