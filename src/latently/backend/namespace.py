@@ -85,6 +85,15 @@ def empty(shape: tuple[int, ...], array: Array) -> Array:
     return xp.empty(shape, dtype=xp.float64, device=device(array))
 
 
+def minus_product(a: Array, b: Array, c: Array) -> Array:
+    """a - b * c, of tensors in one kernel."""
+    if is_torch(a):
+        import torch
+
+        return torch.addcmul(a, b, c, value=-1.0)
+    return a - b * c
+
+
 def multiply_into(out: Array, a: Array, b: Array) -> None:
     """Write a * b to `out`, a tensor, without an array for the product."""
     import torch

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from latently.backend.namespace import Array, Floats, is_numpy, like, namespace
+from latently.backend.namespace import Array, Floats, is_numpy, like, minus_product, namespace
 
 _AT_ONCE = 24  # factors of a product that neither overflows nor underflows
 
@@ -31,7 +31,7 @@ def cholesky(S: Array, q: int) -> list[Array]:
         start += q - j
         for m, earlier in enumerate(columns):
             below = earlier[j - m :, ...]
-            column = column - below * below[0, ...]
+            column = minus_product(column, below, below[0, ...])
         columns.append(column / xp.sqrt(column[0, ...]))
     return columns
 
@@ -55,7 +55,7 @@ def forward(columns: list[Array], b: Array) -> Array:
     for column in columns:
         y = b[0, ...] / column[0, ...]
         solved.append(y)
-        b = b[1:, ...] - column[1:, ...] * y
+        b = minus_product(b[1:, ...], column[1:, ...], y)
     return xp.stack(solved)
 
 
@@ -66,7 +66,7 @@ def backward(columns: list[Array], y: Array) -> Array:
     for j in reversed(range(len(columns))):
         z = y[j, ...]
         for below, earlier in enumerate(reversed(solved), 1):
-            z = z - columns[j][below, ...] * earlier
+            z = minus_product(z, columns[j][below, ...], earlier)
         solved.append(z / columns[j][0, ...])
     return xp.stack(solved[::-1])
 

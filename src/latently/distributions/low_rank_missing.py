@@ -22,12 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latently.backend import packed
-from latently.backend.namespace import Array, Floats, is_numpy, namespace, to_numpy, zeros
+from latently.backend.namespace import Array, Floats, is_numpy, like, namespace, to_numpy, zeros
+from latently.backend.placement import on_device
 from latently.core.block import Block
-from latently.distributions.responsibilities import LOST, Responsibilities
+from latently.distributions.responsibilities import LOST, Responsibilities, needed_entries
 
 if TYPE_CHECKING:
     from latently.distributions.low_rank import LowRankDensity, LowRankGaussian
+
+_FULL_ROWS = 8  # responsibilities per row that are gathered on a device, at most
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,9 @@ def sums(
     xp = namespace(block.X)
     q = family.n_factors
     r, flat, bounds = resp.entries()  # ordered by component
+    if q and flat is None and resp.plain is None and on_device(block.X):
+        fewer = needed_entries(resp.dense, _FULL_ROWS * len(block))
+        r, flat, bounds = (r, flat, bounds) if fewer is None else fewer
     weighted = r[None, :]
     if q:
         columns = [latent.at(column, flat) for column in latent.columns]
@@ -234,23 +240,64 @@ def sums_of_moments(
     xp = namespace(block.X)
     q, n, K = family.n_factors, len(block), len(bounds) - 1
     assert block.observed is not None
-    unobserved = xp.astype(~block.observed, xp.float64)
+    X, missing = block.X, xp.astype(~block.observed, xp.float64)
+    if flat is None:
+        by_component = xp.reshape(weighted, (weighted.shape[0], K, n))
+        return MissingSums(
+            totals=xp.sum(by_component, axis=2),
+            of_rows=_times(by_component[: 1 + q, ...], X),
+            of_missing=_times(by_component, missing),
+            of_squares=by_component[0, ...] @ family.squares(X),
+        )
+    if on_device(X):
+        return _of_gathered(family, block, weighted, flat, bounds)
     totals, of_rows, of_missing, of_squares = [], [], [], []
     for k in range(K):
-        own = weighted[:, bounds[k] : bounds[k + 1]]
-        X, missing = block.X, unobserved
-        if flat is not None:
-            rows = flat[bounds[k] : bounds[k + 1]] - k * n
-            X, missing = (xp.take(array, rows, axis=0) for array in (X, missing))
+        own, rows = weighted[:, bounds[k] : bounds[k + 1]], flat[bounds[k] : bounds[k + 1]] - k * n
+        its, its_missing = (xp.take(array, rows, axis=0) for array in (X, missing))
         totals.append(xp.sum(own, axis=1))
-        of_rows.append(own[: 1 + q, :] @ X)
-        of_missing.append(own @ missing)
-        of_squares.append(own[0, :] @ family.squares(X))
+        of_rows.append(own[: 1 + q, :] @ its)
+        of_missing.append(own @ its_missing)
+        of_squares.append(own[0, :] @ family.squares(its))
     return MissingSums(
         totals=xp.stack(totals, axis=1),
         of_rows=xp.stack(of_rows, axis=1),
         of_missing=xp.stack(of_missing, axis=1),
         of_squares=xp.stack(of_squares),
+    )
+
+
+def _times(weighted: Array, rows: Array) -> Array:
+    """(a, K, D) the sums of rows (n, D) with weights (a, K, n)."""
+    xp, (a, K, n) = namespace(rows), weighted.shape
+    return xp.reshape(xp.reshape(weighted, (a * K, n)) @ rows, (a, K, rows.shape[1]))
+
+
+def _of_gathered(
+    family: LowRankGaussian, block: Block, weighted: Array, flat: Array, bounds: list[int]
+) -> MissingSums:
+    """The sums of the rows of all components side by side, with zeros after those of smaller ones."""
+    xp, n, K = namespace(flat), len(block), len(bounds) - 1
+    assert block.observed is not None
+    first, counts = like(np.array(bounds[:-1]), flat), like(np.diff(bounds), flat)
+    m = int(max(np.diff(bounds)))
+    within = like(np.arange(m), flat)
+    places = xp.where(within < counts[:, None], first[:, None] + within, bounds[-1])
+    places = xp.reshape(places, (-1,))
+    weighted = xp.concat([weighted, xp.zeros_like(weighted[:, :1])], axis=1)
+    weighted = xp.permute_dims(
+        xp.reshape(xp.take(weighted, places, axis=1), (weighted.shape[0], K, m)), (1, 0, 2)
+    )
+    rows = xp.take(xp.concat([flat % n, xp.zeros_like(flat[:1])]), places)
+    X = xp.take(block.X, rows, axis=0)
+    missing = xp.astype(~xp.take(block.observed, rows, axis=0), xp.float64)
+    squares = family.squares(X)
+    X, missing, squares = (xp.reshape(array, (K, m, -1)) for array in (X, missing, squares))
+    return MissingSums(
+        totals=xp.sum(weighted, axis=2).T,
+        of_rows=xp.permute_dims(weighted[:, : 1 + family.n_factors, :] @ X, (1, 0, 2)),
+        of_missing=xp.permute_dims(weighted @ missing, (1, 0, 2)),
+        of_squares=(weighted[:, :1, :] @ squares)[:, 0, :],
     )
 
 

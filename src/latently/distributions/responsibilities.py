@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latently.backend.linalg import sparse_matrix
-from latently.backend.namespace import Array, Floats, exp_above, is_numpy, is_torch, namespace, ones, softmax
+from latently.backend.namespace import (
+    Array,
+    Floats,
+    exp_above,
+    is_numpy,
+    is_torch,
+    namespace,
+    ones,
+    softmax,
+    to_numpy,
+)
 
 _NEGLIGIBLE = -700.0  # exponents below this are treated as minus infinity
 LOST = -45.0  # responsibilities this many nats below a component's largest are below rounding
@@ -158,6 +168,20 @@ class Responsibilities:
             return self.dense @ rows
         matrix = sparse_matrix(self.sparse.values, self.sparse.rows, self.sparse.bounds, len(rows))
         return matrix @ rows
+
+
+def needed_entries(dense: Array, most: float) -> tuple[Array, Array, list[int]] | None:
+    """The responsibilities (K, n) of a tensor above rounding, as `Responsibilities.entries` gives them.
+
+    None if the components would have more than `most` places in all, as many each as the largest one needs.
+    """
+    xp, (K, _) = namespace(dense), dense.shape
+    needed = dense > math.exp(LOST) * xp.max(dense, axis=1, keepdims=True)
+    counts = to_numpy(xp.sum(xp.astype(needed, xp.int64), axis=1))
+    if K * counts.max() > most:
+        return None
+    flat = xp.nonzero(xp.reshape(needed, (-1,)))[0]
+    return xp.take(xp.reshape(dense, (-1,)), flat), flat, [0, *np.cumsum(counts).tolist()]
 
 
 def respond(
