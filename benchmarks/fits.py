@@ -1,11 +1,12 @@
-"""Seconds of whole default fits and searches of grids, beside scikit-learn's, and what they reach.
+"""Seconds of whole default fits and searches of grids, beside those of scikit-learn and mclust.
 
     python benchmarks/fits.py [--quick] [--device cuda] [--data DIRECTORY] [--output FILE.json]
 
 Everything is default: `fit()` with its search for starts against scikit-learn's single start, and `select`
-against a loop over scikit-learn's fits. Likelihoods are those of rows that were left out, costs of NMF those
-of all rows. Times are CPU seconds, both sides in one process, and told as ratios; on a device they are
-seconds by the clock, and scikit-learn stays on the CPU. Sets of `--data` that are missing are left out.
+against a loop over scikit-learn's fits. Where R has mclust, its fit and its search by BIC are run as well, on
+sets of less than 10000 rows. Likelihoods are those of rows that were left out, costs of NMF those of all
+rows. Times are CPU seconds and told as ratios; on a device they are seconds by the clock, and the others stay
+on the CPU. Sets of `--data` that are missing are left out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import argparse
 import json
 import os
 import platform
+import shutil
+import subprocess
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -32,6 +36,18 @@ from latently.selection import select
 
 DATA = Path(os.environ.get("LATENTLY_DATA", Path(__file__).parent.parent / "shared" / "data"))
 KINDS = ("full", "tied", "diag", "spherical")
+OF_MCLUST = {"full": "VVV", "tied": "EEE", "diag": "VVI", "spherical": "VII"}
+MCLUST = """
+suppressMessages(library(mclust))
+given <- commandArgs(trailingOnly = TRUE)
+X <- as.matrix(read.csv(given[1], header = FALSE))
+rest <- as.matrix(read.csv(given[2], header = FALSE))
+begun <- proc.time()
+fit <- Mclust(X, G = eval(parse(text = given[3])), modelNames = strsplit(given[4], ",")[[1]], verbose = FALSE)
+took <- proc.time() - begun
+found <- mean(dens(rest, fit$modelName, fit$parameters, logarithm = TRUE))
+cat(sprintf("%.17g", c(took[1] + took[2], found, fit$bic)))
+"""
 
 
 def stored(name, key="X_train"):
@@ -83,6 +99,30 @@ def on(device, X):
     import torch
 
     return torch.asarray(X, device=device)
+
+
+def mclust(X, rest, sizes, kinds):
+    """CPU seconds of mclust, the log density of other rows, and its criterion; None without R and mclust."""
+    R = shutil.which("Rscript")
+    if R is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        names = [os.path.join(folder, name) for name in ("seen.csv", "rest.csv")]
+        for name, rows in zip(names, (X, rest), strict=True):
+            np.savetxt(name, rows, delimiter=",", fmt="%.17g")
+        call = [R, "-e", MCLUST, *names, sizes, ",".join(OF_MCLUST[kind] for kind in kinds)]
+        told = subprocess.run(call, capture_output=True, text=True, check=False)
+    return [float(word) for word in told.stdout.split()] if told.returncode == 0 else None
+
+
+def beside_mclust(case, X, K):
+    """Seconds and what mclust reaches, in a case that it has as well."""
+    left_out = np.random.default_rng(0).permutation(len(X)) < len(X) // 5
+    if case.startswith("GMM"):
+        told = mclust(X[~left_out], X[left_out], str(K), [case.split()[1].strip(",")])
+        return told and {"seconds": told[0], "reached": told[1]}
+    told = mclust(X, X, "1:6", KINDS) if case == "select, 24 GMM" else None
+    return told and {"seconds": told[0], "reached": told[2]}
 
 
 def cases_of(X, K, r, device):
@@ -166,13 +206,14 @@ def compared(ours, theirs, reached, seeds, device):
 
 
 def printed(name, case, found):
-    ours, theirs = found["ours"], found.get("theirs")
-    beside = (
-        f"{ours['seconds'] / theirs['seconds']:8.1f} | {ours['reached']:.4f} / {theirs['reached']:.4f}"
-        if theirs
-        else f"{'':8} | {ours['reached']:.4f}"
-    )
-    print(f"| {name} | {case} | {ours['seconds']:.3f} | {beside} |", flush=True)
+    ours = found["ours"]
+    times, reached = [], [f"{ours['reached']:.4f}"]
+    for peer in ("theirs", "mclust"):
+        told = found.get(peer)
+        times.append(f"{ours['seconds'] / told['seconds']:.1f}" if told else "")
+        reached.append(f"{told['reached']:.4f}" if told else "-")
+    columns = [name, case, f"{ours['seconds']:.3f}", *times, " / ".join(reached)]
+    print("|", " | ".join(columns), "|", flush=True)
 
 
 def main():
@@ -190,7 +231,8 @@ def main():
         DATA = given.data
     names = given.sets.split(",") if given.sets else QUICK if given.quick else tuple(SETS)
     results = {}
-    print("| set | default | s | times scikit-learn | reached, ours / theirs |\n|---|---|---|---|---|")
+    print("| set | default | s | times scikit-learn | times mclust | reached, ours / scikit-learn / mclust |")
+    print("|---|---|---|---|---|---|")
     for name in names:
         rows, K, r = SETS[name]
         try:
@@ -200,6 +242,8 @@ def main():
         for case, ours, theirs, reached in cases_of(X, K, r, given.device):
             if case.startswith(given.cases):
                 found = compared(ours, theirs, reached, 1 if len(X) > 50_000 else given.seeds, given.device)
+                if len(X) < 10_000 and (told := beside_mclust(case, X, K)):
+                    found["mclust"] = told
                 results[f"{name}: {case}"] = found
                 printed(name, case, found)
     versions = {
