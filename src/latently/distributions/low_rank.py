@@ -464,7 +464,8 @@ class LowRankGaussian(Family):
             for some, rows in rows_of_parts(residual, labels, np.flatnonzero(chosen).tolist()):
                 found.update(zip(some, zip(*start(rows, like(sizes[some], X)), strict=True), strict=True))
         if small.any():
-            pooled = [array[0, ...] for array in self._principal(residual[None, ...], xp.sum(weight)[None])]
+            values = self._principal(residual[None, ...], xp.sum(weight)[None])
+            pooled = values[0][0, ...], values[1][0, ...]
             found.update({k: pooled for k in np.flatnonzero(small).tolist()})
         loadings, psi = (xp.stack([found[k][i] for k in range(K)]) for i in range(2))
         size = like(sizes, X)
