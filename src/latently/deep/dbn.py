@@ -18,7 +18,13 @@ from latently.deep.boltzmann import BinaryUnits, Machine
 from latently.deep.draws import RowDraws
 from latently.deep.rbm import RBM, BoltzmannOptions, start_intercept, through_codes
 from latently.estimators.checks import check_flag, check_integer, check_layer_sizes, check_number
-from latently.estimators.labels import checked_classes, class_labels, classes_for_file, classes_from_file
+from latently.estimators.labels import (
+    checked_classes,
+    class_labels,
+    classes_for_file,
+    classes_from_file,
+    classes_to_come,
+)
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.estimators.rejection import remember_rows
@@ -202,7 +208,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
             known = hasattr(self, "module_")
             data = self._data(X, y, sample_weight, reset=not known)
             if not known and classes is not None:
-                self.classes_ = checked_classes(classes, len(classes))
+                self.classes_ = classes_to_come(classes)
             if known and hasattr(self, "classes_") != (y is not None):
                 raise ValueError("partial_fit needs y in every call, or in none")
             self._partial_fit(data, self._codes(data, y))

@@ -39,7 +39,7 @@ from latently.estimators.checks import (
     check_positive,
 )
 from latently.estimators.classifier import DensityClassifier
-from latently.estimators.labels import UNLABELLED, checked_classes, class_labels
+from latently.estimators.labels import UNLABELLED, class_labels, classes_to_come
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, check_names, fitted_arrays, set_given, store
@@ -251,8 +251,7 @@ class JointAutoencoder(DensityClassifier, CodingEstimator):
             known = hasattr(self, "module_")
             data = self._data(X, y, sample_weight, reset=not known)
             if not known and classes is not None:
-                found = np.unique(classes)
-                self.classes_ = checked_classes(found, len(found))
+                self.classes_ = classes_to_come(classes)
             given = self.classes_ if known or classes is not None else None
             codes = self._encoded(y, data.count_rows(), given)
             self._partial_fit(data, codes)

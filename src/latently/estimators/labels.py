@@ -120,6 +120,12 @@ def checked_classes(classes, n_classes):
     return labels
 
 
+def classes_to_come(classes):
+    """Labels given to the first `partial_fit`, in any order, as `classes_`."""
+    found = np.unique(classes)
+    return checked_classes(found, len(found))
+
+
 def classes_for_file(classes):
     """The classes as JSON has them."""
     return (classes.astype(np.float64) if classes.dtype.kind == "f" else classes).tolist()

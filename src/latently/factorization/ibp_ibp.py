@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,13 +16,8 @@ from latently.estimators.checks import check_locations, check_non_negative, chec
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.factorization import category_moves
-from latently.factorization.buffet import (
-    MonotoneBuffet,
-    check_codes,
-    check_pair,
-    check_scales,
-    check_variance,
-)
+from latently.factorization.buffet import check_codes, check_pair, check_scales, check_variance
+from latently.factorization.monotone_buffet import MonotoneBuffet
 
 _CERTAIN = 50.0  # log odds beyond which nothing is doubtful
 _SWEEPS_OF_FEATURES = 10  # of ME-IBP, before categories
@@ -91,6 +86,8 @@ class IBPIBP(MonotoneBuffet):
     rate_init: float = option(default=1.0, check=check_variance)
     noise_init: float | None = option(default=None, check=check_variance, or_else=(None,))
 
+    _fields: ClassVar[dict[str, str]] = {"noise_variance": "noise", "category_features": "links"}
+
     @classmethod
     def from_parameters(
         cls,
@@ -143,16 +140,13 @@ class IBPIBP(MonotoneBuffet):
         self._check_shape_of_last_fit((len(self.codes_), self.location_.shape[1]), model.table.Y.shape)
         codes = self.codes_.astype(np.float64)
         return Correlated(
-            codes,
-            self.categories_.astype(np.float64),
-            self.category_features_.astype(np.float64),
-            self.location_,
-            self.scale_,
-            float(self.category_concentration_),
-            float(self.feature_concentration_),
-            float(self.noise_variance_),
-            float(self.rate_),
-            codes.T @ model.table.Y,
+            codes=codes,
+            categories=self.categories_.astype(np.float64),
+            links=self.category_features_.astype(np.float64),
+            location=self.location_,
+            scale=self.scale_,
+            products=codes.T @ model.table.Y,
+            **self._last_hyper(),
         )
 
     def _random_start(self, model, rng):
@@ -171,19 +165,6 @@ class IBPIBP(MonotoneBuffet):
 
     def _moved(self, model, state, rng):
         return category_moves.moved(model, state, rng)
-
-    def _arrays_of(self, state):
-        return {
-            "codes": state.codes.astype(np.int64),
-            "categories": state.categories.astype(np.int64),
-            "category_features": state.links.astype(np.int64),
-            "location": state.location,
-            "scale": state.scale,
-            "category_concentration": np.float64(state.category_concentration),
-            "feature_concentration": np.float64(state.feature_concentration),
-            "noise_variance": np.float64(state.noise),
-            "rate": np.float64(state.rate),
-        }
 
     def predict_codes(self, X):
         """Codes of rows, (n_samples, n_components) of zeros and ones.

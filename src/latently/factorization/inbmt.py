@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,13 +12,8 @@ from latently.estimators.checks import check_locations, check_non_negative, chec
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.factorization import block_moves
-from latently.factorization.buffet import (
-    MonotoneBuffet,
-    check_codes,
-    check_pair,
-    check_scales,
-    check_variance,
-)
+from latently.factorization.buffet import check_codes, check_pair, check_scales, check_variance
+from latently.factorization.monotone_buffet import MonotoneBuffet
 
 
 @estimator
@@ -88,6 +83,8 @@ class INBMT(MonotoneBuffet):
     noise_init: float | None = option(default=None, check=check_variance, or_else=(None,))
     core_variance_init: float = option(default=1.0, check=check_variance)
 
+    _fields: ClassVar[dict[str, str]] = {"noise_variance": "noise", "core_variance": "spread"}
+
     @classmethod
     def from_parameters(
         cls,
@@ -135,13 +132,7 @@ class INBMT(MonotoneBuffet):
         if self.warm_start and hasattr(self, "row_codes_"):
             self._check_shape_of_last_fit((len(self.row_codes_), len(self.column_codes_)), (N, D))
             Z, X = self.row_codes_.astype(np.float64), self.column_codes_.astype(np.float64)
-            start = {
-                "concentration": float(self.concentration_),
-                "column_concentration": float(self.column_concentration_),
-                "noise": float(self.noise_variance_),
-                "spread": float(self.core_variance_),
-            }
-            return model.given(Z, X, self.location_, self.scale_, **start)
+            return model.given(Z, X, self.location_, self.scale_, **self._last_hyper())
         if self.row_codes_init is None:
             return None
         Z, X = self._codes_given("row_codes_init", N), self._codes_given("column_codes_init", D)
@@ -153,33 +144,12 @@ class INBMT(MonotoneBuffet):
         location, scale = (None if a is None else a[rows][:, columns] for a in (location, scale))
         return model.given(Z[:, rows], X[:, columns], location, scale, **self._hyper())
 
-    def _hyper(self):
-        noise = self.noise_init
-        return {
-            "concentration": float(self.concentration_init),
-            "column_concentration": float(self.column_concentration_init),
-            "noise": None if noise is None else float(noise),
-            "spread": float(self.core_variance_init),
-        }
-
     def _random_start(self, model, rng):
         found = block_moves.starting_blocks(model.table, self.init_components, rng)
         return model.given(found.rows, found.columns, found.core, None, **self._hyper())
 
     def _moved(self, model, state, rng):
         return block_moves.moved(model, state, rng)
-
-    def _arrays_of(self, state):
-        return {
-            "row_codes": state.row_codes.astype(np.int64),
-            "column_codes": state.column_codes.astype(np.int64),
-            "location": state.location,
-            "scale": state.scale,
-            "concentration": np.float64(state.concentration),
-            "column_concentration": np.float64(state.column_concentration),
-            "noise_variance": np.float64(state.noise),
-            "core_variance": np.float64(state.spread),
-        }
 
     def _keep_state(self, model, state):
         super()._keep_state(model, state)

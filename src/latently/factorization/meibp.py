@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,13 +12,8 @@ from latently.estimators.checks import check_locations, check_non_negative, chec
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
 from latently.factorization import feature_moves
-from latently.factorization.buffet import (
-    MonotoneBuffet,
-    check_codes,
-    check_pair,
-    check_scales,
-    check_variance,
-)
+from latently.factorization.buffet import check_codes, check_pair, check_scales, check_variance
+from latently.factorization.monotone_buffet import MonotoneBuffet
 
 
 @estimator
@@ -76,6 +71,8 @@ class MEIBP(MonotoneBuffet):
     noise_init: float | None = option(default=None, check=check_variance, or_else=(None,))
     component_variance_init: float = option(default=1.0, check=check_variance)
 
+    _fields: ClassVar[dict[str, str]] = {"noise_variance": "noise", "component_variance": "spread"}
+
     @classmethod
     def from_parameters(
         cls, *, codes, location, scale, concentration, noise_variance, component_variance, **options
@@ -104,8 +101,7 @@ class MEIBP(MonotoneBuffet):
         N, D = model.table.Y.shape
         if self.warm_start and hasattr(self, "codes_"):
             self._check_shape_of_last_fit((len(self.codes_), self.location_.shape[1]), (N, D))
-            last = self.concentration_, self.noise_variance_, self.component_variance_
-            codes, start = self.codes_.astype(np.float64), dict(zip(_HYPER, map(float, last), strict=True))
+            codes, start = self.codes_.astype(np.float64), self._last_hyper()
             location, scale = self.location_, self.scale_
         elif self.codes_init is not None:
             codes, start = self._codes_given("codes_init", N), self._hyper()
@@ -120,30 +116,12 @@ class MEIBP(MonotoneBuffet):
             check_scales("scale_init", scale)
         return model.given(codes, location, scale, **start)
 
-    def _hyper(self):
-        noise = self.noise_init
-        return {
-            "concentration": float(self.concentration_init),
-            "noise": None if noise is None else float(noise),
-            "spread": float(self.component_variance_init),
-        }
-
     def _random_start(self, model, rng):
         proposal = feature_moves.starting_columns(model.table, self.init_components, rng)
         return model.given(*proposal, None, **self._hyper())
 
     def _moved(self, model, state, rng):
         return feature_moves.moved(model, state, rng)
-
-    def _arrays_of(self, state):
-        return {
-            "codes": state.codes.astype(np.int64),
-            "location": state.location,
-            "scale": state.scale,
-            "concentration": np.float64(state.concentration),
-            "noise_variance": np.float64(state.noise),
-            "component_variance": np.float64(state.spread),
-        }
 
     def _parameters(self):
         return (
@@ -154,6 +132,3 @@ class MEIBP(MonotoneBuffet):
             Parameter("noise_variance", "noise_init", (), check_positive),
             Parameter("component_variance", "component_variance_init", (), check_positive),
         )
-
-
-_HYPER = ("concentration", "noise", "spread")
