@@ -1,13 +1,22 @@
 """The explorer, in a real browser: its values are those of Python."""
 
 import json
+from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.neighbors import KernelDensity
 
 from latently.factorization import NLMF, NMF, DeepNLMF
-from latently.mixture import MCFA, MFA, BayesianGaussianMixture, FactorAnalysis, GaussianMixture
+from latently.mixture import (
+    MCFA,
+    MFA,
+    BayesianGaussianMixture,
+    FactorAnalysis,
+    GaussianMixture,
+    MixedMixture,
+)
 from latently.report import explore, report, write_report
 from latently.report._facts import Facts
 from latently.report._makers import maker_of
@@ -124,6 +133,63 @@ def test_heavy_tails_are_those_of_python(visit, tmp_path):
     spread = np.median(np.abs(drawn))
     expected = np.median(np.abs(np.random.default_rng(0).standard_t(nu, 10**5)))
     assert spread == pytest.approx(expected, rel=0.15)
+
+
+@cache
+def trips():
+    """A table of all kinds of columns, with empty cells, and a mixture of it."""
+    rng = np.random.default_rng(0)
+    kind = rng.integers(2, size=200)
+    table = pd.DataFrame(
+        {
+            "ticket": np.where(rng.random(200) < np.where(kind, 0.8, 0.1), "day", "month"),
+            "distance": rng.normal(np.where(kind, 40.0, 12.0), 5.0),
+            "bags": rng.poisson(np.where(kind, 2.5, 0.3)),
+            "grade": pd.Categorical(
+                rng.choice(["lo", "mid", "hi"], 200, p=[0.5, 0.3, 0.2]), ["lo", "mid", "hi"], ordered=True
+            ),
+            "speed": 3.0 + rng.normal(size=200),
+            "when": pd.date_range("2020-01-01", periods=200),
+        }
+    )
+    table.loc[::7, "ticket"] = None
+    table.loc[::5, "distance"] = np.nan
+    return MixedMixture(2, n_factors=1, random_state=0, n_init=1, tol=1e-4).fit(table), table
+
+
+def test_columns_of_all_kinds_are_made(visit, tmp_path):
+    model, table = trips()
+    assert maker_of(Facts(model, table)).has_density
+    page = opened(visit, tmp_path / "e.html", model, table, threshold=-13.0)
+    scores, components = model.score_samples(table), model.predict(table)
+    for i in (0, 1, 5, 60, 199):
+        told = ask(page, "tell", i)
+        assert told["logDensity"] == pytest.approx(scores[i], rel=1e-4)
+        assert told["component"] == components[i]
+    shown = lambda: dict(
+        line.split("\n")[:2] for line in page.locator(".bar-line:not(.head)").all_inner_texts()
+    )
+    settled = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    for k in (0, 1):
+        page.select_option("#component", str(k))
+        page.evaluate(settled)
+        likeliest = model.level_probabilities("ticket").iloc[k].idxmax()
+        assert shown()["ticket"] == likeliest and shown()["when"].startswith("2020-")
+    i = int(np.argmin(scores))
+    page.evaluate(f"rows.pick({i})")
+    changed = table.copy()
+    facts = Facts(model, table)
+    advice = ask(page, "changes", i)
+    assert len(advice["found"]) > 1
+    for one in advice["found"]:
+        name, value = facts.feature_names[one["feature"]], one["to"]
+        levels = facts.levels.names.get(one["feature"])
+        if name == "when":
+            value = pd.Timestamp(0) + pd.Timedelta(days=value)
+        changed.loc[i, name] = levels[round(value)] if levels else value
+        now = model.score_samples(changed.iloc[i : i + 1])[0]
+        assert one["logDensity"] == pytest.approx(now, abs=2e-3)
+    assert "NaN" not in page.inner_text("#explorer")
 
 
 @pytest.mark.parametrize("kind", ["noise", "predictive"])

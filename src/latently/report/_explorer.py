@@ -202,7 +202,8 @@ def _payload(facts, maker):
     kept = kept_rows(facts, points)
     rows = points[kept]
     is_gaussian = isinstance(maker, Gaussians)
-    centre = facts.mean if is_gaussian else np.zeros(D)
+    centre = np.array(facts.mean) if is_gaussian else np.zeros(D)
+    centre[[column.place for column in getattr(maker, "discrete", ())]] = 0.0
     codes = None if is_gaussian else np.asarray(facts.factors[rows], dtype=float)
     low, high = np.zeros(D), np.ones(D)
     there = ~np.isnan(facts.X).all(axis=0)
@@ -213,6 +214,7 @@ def _payload(facts, maker):
         "image": list(facts.image_shape) if facts.image_shape else None,
         "grey": list(brightness(facts)) if facts.image_shape else None,
         "features": None if facts.image_shape else facts.feature_names,
+        "cells": None if facts.image_shape else [facts.levels.plain(j) for j in range(D)],
         "centre": packed(np.asarray(centre, dtype=float)),
         "offset": packed(np.array(facts.offset)),
         "scale": packed(np.array(facts.scale)),

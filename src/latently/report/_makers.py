@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+from latently.report._discrete import Discrete, discrete_columns, numbers_of
 from latently.report._points import encoded
 
 _MOST_EXACT = 450_000  # numbers that travel as 4-byte floats
@@ -40,6 +41,7 @@ class Gaussians:
     has_density: bool = True
     degrees: np.ndarray | None = None  # (K,) degrees of freedom of t distributions; None for Gaussians
     class_of: np.ndarray | None = None  # (K,) the class that each component belongs to, if any
+    discrete: tuple[Discrete, ...] = ()  # columns that are no numbers; their base is the likeliest value
 
     @property
     def common(self):
@@ -55,7 +57,9 @@ class Gaussians:
 
     def log_density(self, x):
         """Of one row, of which entries may be missing."""
+        others = [column for column in self.discrete if not np.isnan(x[column.place])]
         seen = ~np.isnan(x)
+        seen[[column.place for column in self.discrete]] = False
         n, q = np.count_nonzero(seen), self.n_codes
         terms = []
         for k, weight in enumerate(self.weights):
@@ -73,7 +77,8 @@ class Gaussians:
                 nu = self.degrees[k]
                 log_density = gammaln((nu + n) / 2) - gammaln(nu / 2) - n / 2 * np.log(nu * np.pi)
                 log_density -= (nu + n) / 2 * np.log1p(distance / nu)
-            terms.append(np.log(weight) + log_density - 0.5 * log_det)
+            log_others = sum(column.log_probabilities(x[column.place])[k] for column in others)
+            terms.append(np.log(weight) + log_density - 0.5 * log_det + log_others)
         return float(logsumexp(terms))
 
 
@@ -118,6 +123,8 @@ def _gaussians(facts):
     densities = getattr(facts.model, "densities_", None)
     if densities is not None:
         return _of_classes(densities, np.asarray(facts.model.class_prior_), D)
+    if hasattr(facts.model, "columns_"):
+        return _of_kinds(facts.model, facts.X)
     found = _of_one(facts.flat, D)
     C = len(facts.model.classes_) if facts.is_classifier else 0
     if found is None or C == 0 or len(found.weights) % C:
@@ -166,6 +173,22 @@ def _widened(part, q):
         noise=noise,
         origin=np.zeros(q),
     )
+
+
+def _of_kinds(m, X):
+    """A mixture of columns of several kinds: Gaussians of its numbers, and the other columns beside them."""
+    are_numbers, weights = numbers_of(m), np.asarray(m.weights_)
+    K, D = len(weights), len(are_numbers)
+    loadings = np.asarray(getattr(m, "loadings_", np.zeros((K, int(are_numbers.sum()), 0))))
+    q = loadings.shape[2]
+    base, maps, noise = np.zeros((K, D)), np.zeros((K, D, q)), np.ones((K, D))
+    if are_numbers.any():
+        base[:, are_numbers], maps[:, are_numbers] = m.means_, loadings
+        noise[:, are_numbers] = m.noise_variance_
+    discrete = discrete_columns(m, X)
+    for column in discrete:
+        base[:, column.place] = column.likeliest
+    return Gaussians(weights, base, maps, np.zeros((K, q)), None, noise, np.zeros(q), discrete=discrete)
 
 
 def _of_one(m, D):
@@ -394,6 +417,10 @@ def as_plain(maker, centre):
         "noise": packed(maker.noise),
         "origin": packed(maker.origin),
         "degrees": None if maker.degrees is None else packed(maker.degrees),
+        "discrete": [
+            {"place": column.place, "values": packed(column.values), "logs": packed(column.logs)}
+            for column in maker.discrete
+        ],
     }
 
 

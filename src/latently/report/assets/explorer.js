@@ -13,6 +13,7 @@
   const ranges = arrays.unpack(data.ranges), byClass = arrays.unpack(data.byClass);
   const D = centre.length, q = ranges.shape[1], noun = data.maker.noun;
   const MOST_BARS = 40, NEIGHBOURS = 5, MOST_CHANGES = 4;
+  const cell = (j, v) => (data.cells ? rows.cell(data.cells[j], v) : number(v));
   const inUnits = (x, j) => (x[j] + centre[j]) * scale[j] + offset[j];
   const made = (tag, text, given = {}) => {
     const element = Object.assign(document.createElement(tag), given);
@@ -192,9 +193,9 @@
     }
     for (const { j, mark, own, value, rowValue } of bars) {
       mark.style.left = `${100 * along(x, j)}%`;
-      value.textContent = number(inUnits(x, j));
+      value.textContent = cell(j, inUnits(x, j));
       own.hidden = !row || Number.isNaN(row[j]);
-      rowValue.textContent = row ? number(inUnits(row, j)) : "";
+      rowValue.textContent = row ? cell(j, inUnits(row, j)) : "";
       if (!own.hidden) own.style.left = `${100 * along(row, j)}%`;
     }
     if (maker.hasDensity) {
@@ -243,13 +244,14 @@
     return (shared = { found, length, common });
   };
   const neighbours = (r, most) => {
-    const { found, length } = comparable();
+    const { found, length, common } = comparable();
     const all = [];
     for (let s = 0; s < places.length; s++) {
       if (s === r) continue;
       let sum = 0, seen = 0;
       for (let m = 0; m < length; m++) {
-        const gap = found[s * length + m] - found[r * length + m];
+        let gap = found[s * length + m] - found[r * length + m];
+        if (!common && data.cells?.[m].nominal && !Number.isNaN(gap)) gap = Math.abs(gap) * deviation[m] < 0.5 ? 0 : 1; // alike or not
         if (!Number.isNaN(gap)) [sum, seen] = [sum + gap * gap, seen + 1];
       }
       if (seen) all.push([sum / seen, s]);
@@ -285,7 +287,7 @@
       const advice = made("p"), { found, reached } = changesOf(r);
       if (!found.length) advice.textContent = "The row is usual under the model.";
       else {
-        const said = found.map((one) => `${data.features[one.feature]} ${number(one.to)} instead of ${number(one.from)}`);
+        const said = found.map((one) => `${data.features[one.feature]} ${cell(one.feature, one.to)} instead of ${cell(one.feature, one.from)}`);
         advice.textContent = reached
           ? `It would be usual with ${said.join(" and ")}.`
           : `More than ${found.length} features would have to change for it to be usual, first of all to ${said.join(", ")}.`;

@@ -60,6 +60,11 @@ const makers = (() => {
     const weights = part("weights"), base = part("base"), maps = part("maps"), shift = part("shift");
     const spread = part("spread"), noise = part("noise"), origin = part("origin"), degrees = part("degrees");
     const own = (array, length, k) => (array.length === length ? 0 : k * length); // where component k begins
+    const tables = new Map(plain.discrete.map((one) => [one.place, { values: arrays.unpack(one.values).values, logs: arrays.unpack(one.logs).values }]));
+    /* Of a column that is no number: its place among the values, and the log probabilities of these. */
+    const placeOf = ({ values }, v) => values.reduce((best, value, l) => (Math.abs(value - v) < Math.abs(values[best] - v) ? l : best), 0);
+    const logsOf = ({ values, logs }, k) => logs.subarray(k * values.length, (k + 1) * values.length);
+    const isNone = (x, j) => Number.isNaN(x[j]) || tables.has(j);
     const noiseOf = (k, j) => {
       const width = plain.noise.shape[1];
       return noise[own(noise, width, k) + (width === 1 ? 0 : j)];
@@ -103,7 +108,7 @@ const makers = (() => {
       let logNoise = 0, seen = 0;
       for (let m = 0; m < q; m++) M[m * q + m] = 1;
       for (let j = 0; j < D; j++) {
-        if (Number.isNaN(x[j])) continue;
+        if (isNone(x, j)) continue;
         const psi = noiseOf(k, j);
         seen++;
         logNoise += Math.log(psi);
@@ -123,7 +128,7 @@ const makers = (() => {
       const b = new Float64Array(q), scaled = new Float64Array(D);
       let distance = 0;
       for (let j = 0; j < D; j++) {
-        if (Number.isNaN(x[j])) continue;
+        if (isNone(x, j)) continue;
         const gap = x[j] - mu[j];
         scaled[j] = gap / noiseOf(k, j);
         distance += gap * scaled[j];
@@ -132,7 +137,7 @@ const makers = (() => {
       const half = solveLower(C, b, q), u = solve(C, b, q);
       for (let m = 0; m < q; m++) distance -= half[m] ** 2;
       for (let j = 0; j < D; j++) {
-        if (Number.isNaN(x[j])) continue;
+        if (isNone(x, j)) continue;
         let pull = 0;
         for (let m = 0; m < q; m++) pull += L[j * q + m] * u[m];
         scaled[j] -= pull / noiseOf(k, j);
@@ -143,6 +148,7 @@ const makers = (() => {
         logDensity = logGamma(half) - logGamma(0.5 * nu) - 0.5 * (seen * Math.log(nu * Math.PI) + logDeterminant)
           - half * Math.log1p(distance / nu);
       }
+      for (const [j, table] of tables) if (!Number.isNaN(x[j])) logDensity += logsOf(table, k)[placeOf(table, x[j])];
       return { logDensity, u, away: scaled, C };
     };
     const isComplete = (x) => !x.some(Number.isNaN);
@@ -177,6 +183,12 @@ const makers = (() => {
       let best = null;
       for (let j = 0; j < D; j++) {
         if (Number.isNaN(x[j])) continue;
+        if (tables.has(j)) {
+          const table = tables.get(j), logs = logsOf(table, k), most = logs.indexOf(Math.max(...logs));
+          const gain = logs[most] - logs[placeOf(table, x[j])];
+          if (!best || gain > best.gain) best = { feature: j, value: table.values[most], gain };
+          continue;
+        }
         const psi = noiseOf(k, j), scaled = new Float64Array(q);
         for (let m = 0; m < q; m++) scaled[m] = L[j * q + m] / psi;
         const half = solveLower(C, scaled, q);
@@ -204,7 +216,14 @@ const makers = (() => {
       const tail = degrees ? Math.sqrt(degrees[k] / chiSquare(degrees[k], random, normal)) : 1;
       const z = spreadOut(k, Float64Array.from({ length: q }, () => tail * normal()));
       const x = decode(k, z);
-      if (withNoise) for (let j = 0; j < D; j++) x[j] += tail * Math.sqrt(noiseOf(k, j)) * normal();
+      if (!withNoise) return { z, x };
+      for (let j = 0; j < D; j++) if (!tables.has(j)) x[j] += tail * Math.sqrt(noiseOf(k, j)) * normal();
+      for (const [j, table] of tables) {
+        const shares = logsOf(table, k).map(Math.exp);
+        let rest = random() * shares.reduce((a, b) => a + b, 0);
+        const at = shares.findIndex((share) => (rest -= share) < 0);
+        x[j] = table.values[at < 0 ? shares.length - 1 : at];
+      }
       return { z, x };
     };
     return {
