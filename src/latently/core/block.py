@@ -52,6 +52,8 @@ class Block:
 
     def take(self, index: Array) -> Block:
         """The rows with these indices, in this order."""
+        if is_sparse(self.X):
+            return Block(*(None if field is None else field[index] for field in self._fields()))
         xp = namespace(self.X)
         index = like(index, self.X)
         return Block(*(None if field is None else xp.take(field, index, axis=0) for field in self._fields()))

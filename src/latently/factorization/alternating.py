@@ -119,18 +119,23 @@ class SweptFactorization(IterativeEstimator):
 
     def _swept(self, sweeps: Sweeps, found: Any, step: Any) -> Any:
         """The result of sweeps from the starting point; what it tells of them is kept."""
-        data = sweeps.data
-        identity = "" if self.checkpoint is None else identity_in_order(data, self.block_size)
-        options = replace(self._options(sweeps, identity), passes=sweeps.passes)
+        options = replace(self._options(sweeps, self._identity(sweeps.data)), passes=sweeps.passes)
         result = fitting.fit(
             step,
             lambda progress: self._start(sweeps, found, options, progress),
             options,
             example=sweeps.example,
         )
+        self._keep_run(result, sweeps)
+        return result
+
+    def _identity(self, data: Any) -> str:
+        """By which a checkpoint knows the rows, in their order."""
+        return "" if self.checkpoint is None else identity_in_order(data, self.block_size)
+
+    def _keep_run(self, result: Any, sweeps: Sweeps) -> None:
         self.__dict__.pop("_online", None)
         self.n_iter_, self.converged_, self.n_passes_ = result.n_iter, result.converged, sweeps.passes.count
-        return result
 
     def _options(self, sweeps: Sweeps, identity: str = "") -> FitOptions:
         objective = replace(COST, least_size=sweeps.scale)
@@ -160,12 +165,12 @@ class SweptFactorization(IterativeEstimator):
         """Sums of a batch with those of earlier batches, if there were any."""
         if earlier is None:
             return sums
-        share = self._share()
+        share = self._share(self.n_iter_)
         return add(mapped(lambda a: (1 - share) * a, earlier), mapped(lambda a: share * a, sums))
 
-    def _share(self) -> float:
-        """The weight of the next batch."""
-        return (self.n_iter_ + self.learning_offset) ** -self.learning_decay
+    def _share(self, n_batches: int) -> float:
+        """The weight of the next batch after so many."""
+        return (n_batches + self.learning_offset) ** -self.learning_decay
 
     def _count_batch(self, cost: float) -> None:
         history = to_numpy(self.history_)

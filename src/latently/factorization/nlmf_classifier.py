@@ -222,7 +222,7 @@ class NLMFClassifier(DensityClassifier, NonlinearFactorization):  # type: ignore
         )
         over = replace(sweeps, n_classes=len(self.classes_)).over_features(state)
         found = self._regression().stepped(over, before, most_steps=1)
-        share = 1.0 if self.n_iter_ == 0 else self._share()
+        share = 1.0 if self.n_iter_ == 0 else self._share(self.n_iter_)
         coef = before.coef + share * (found.coef - before.coef)
         intercept = before.intercept + share * (found.intercept - before.intercept)
         return replace(before, coef=coef, intercept=intercept)

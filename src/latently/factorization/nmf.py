@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
-from functools import wraps
+from functools import partial, wraps
 from numbers import Real
 from typing import Any
 
@@ -15,8 +15,6 @@ from latently.core.data import Data
 from latently.core.tree import mapped
 from latently.distributions.divergences import BetaDivergence, Divergence
 from latently.distributions.nonnegative import (
-    Codebook,
-    How,
     Penalty,
     SquaredError,
     known_in,
@@ -39,7 +37,7 @@ from latently.estimators.parameters import Parameter, given_starts, store
 from latently.estimators.randomness import as_generator
 from latently.estimators.rows import for_method, in_main_memory, rows_over
 from latently.estimators.weights import weights_in_rows
-from latently.factorization import starts
+from latently.factorization import nmf_batches, starts
 from latently.factorization.alternating import SweptFactorization
 from latently.factorization.entry_weights import with_entry_weights
 from latently.factorization.linear import LinearFactorization
@@ -104,6 +102,11 @@ class NMF(LinearFactorization, SweptFactorization):
         the same product.
     l1_ratio : float, default=0.0
         The fraction of the L1 norm in the penalties; the rest is squared L2.
+    batch_size : int, optional
+        Mini-batch size, for very many rows. Components are updated after every batch, from sums over all
+        batches in which older ones have smaller weights (`learning_decay`, `learning_offset`), as by
+        `partial_fit`; the rows are in a new random order in each pass, which counts as an iteration. By
+        default every update uses all rows.
     accelerate : {"auto", None}, default="auto"
         Whether steps are extrapolated, and rejected if the cost would increase: "hals" uses momentum and
         several passes of descent in each sweep, "mu" exponents above one. None uses plain sweeps: one pass
@@ -115,7 +118,8 @@ class NMF(LinearFactorization, SweptFactorization):
     components_ : ndarray of shape (n_components, n_features)
         A; each component has unit length if there are no penalties and it is not fixed.
     history_ : ndarray of shape (n_sweeps,)
-        Weighted cost after every sweep, including penalties; it never increases.
+        Weighted cost after every sweep, including penalties; it never increases. With `batch_size` the cost
+        met during each pass, which may increase, and as its last entry that of the fitted components.
     reconstruction_err_ : float
         The norm of X - S A, or the square root of twice the divergence, without penalties.
     n_components_ : int
@@ -149,6 +153,7 @@ class NMF(LinearFactorization, SweptFactorization):
     alpha_H: Any = option(default="same", check=check_number, least=0, or_else="same")
     l1_ratio: float = option(default=0.0, check=check_number, least=0, most=1)
     fixed_components: Any = option(default=None, check=_check_fixed)
+    batch_size: int | None = option(default=None, check=check_integer, least=1, or_else=None)
 
     @classmethod
     def from_parameters(cls, *, components, **options):
@@ -209,6 +214,8 @@ class NMF(LinearFactorization, SweptFactorization):
     def _fit(self, data):
         found = self._totals(data)
         sweeps = self._sweeps(data, found)
+        if self.batch_size is not None:
+            return self._fit_by_batches(data, found, sweeps)
         result = self._swept(sweeps, found, sweeps.step)
         self._keep(self._normalised(result.params.shared))
         costs = np.maximum(np.array(result.history), 0.0)  # negative only by rounding
@@ -216,6 +223,22 @@ class NMF(LinearFactorization, SweptFactorization):
         loss = result.history[-1] - sweeps.penalties(result.params)
         self.reconstruction_err_ = float(np.sqrt(max(2.0 * loss, 0.0)))
         self._warn_of_rounding(data, found, loss)
+
+    def _fit_by_batches(self, data, found, sweeps):
+        def sweeps_of(batch):
+            of_batch = starts.totals_of(batch, loss.of_entries, self.block_size)
+            return self._sweeps(batch, of_batch), of_batch.weight
+
+        loss = sweeps.loss
+        options = replace(self._options(sweeps, self._identity(data)), passes=sweeps.passes)
+        start = lambda progress: self._start(sweeps, found, options, progress)
+        result = nmf_batches.fitted(self, data, sweeps, start, options, sweeps_of)
+        self._keep(self._normalised(result.params.components))
+        self._keep_run(result, sweeps)
+        self.history_ = like(np.maximum(np.array(result.history), 0.0), self.components_)
+        costs, weight = to_numpy(in_main_memory(self._rows_of_data(data, _row_costs))), data.field("weight")
+        left = float(costs.sum() if weight is None else to_numpy(weight) @ costs)
+        self.reconstruction_err_ = float(np.sqrt(max(2.0 * left, 0.0)))
 
     def _warn_of_rounding(self, data, found, loss):
         """Warn of a cost that is lost in rounding, as that of rows far from zero that differ little is.
@@ -270,18 +293,14 @@ class NMF(LinearFactorization, SweptFactorization):
     def _continue(self, sweeps, found):
         continues = self._continues(sweeps.data, "partial_fit")
         components = self._with_fixed(self.components_) if continues else self._first_batch(sweeps, found)
-        loss, xp = sweeps.loss, namespace(components)
-        codebook = Codebook.of(xp.astype(components, getattr(xp, sweeps.dtype), copy=False))
-        sums = sweeps.over(sweeps.data).sum(_solved_sums, loss, codebook)
-        cost = sweeps.cost(sums, components)
-        sums = mapped(lambda array: array / found.weight, loss.kept(sums, components))
         earlier = getattr(self, "_online", None)
         if earlier is None and self.n_iter_ > 0:  # the rows of the fit are not kept; its components are
-            earlier = loss.explained(sums, components)
-        sums = self._discounted(earlier, sums)
-        self._online = mapped(xp.asarray, sums)
-        per_row = Penalty(sweeps.penalty.l1 / found.weight, sweeps.penalty.l2 / found.weight)
-        self._keep(loss.from_kept(sums, components, per_row))
+            earlier = partial(sweeps.loss.explained, A=components)
+        components, sums, cost = nmf_batches.after_batch(
+            sweeps, found.weight, components, earlier, self._share(self.n_iter_)
+        )
+        self._online = mapped(namespace(components).asarray, sums)
+        self._keep(components)
         self._count_batch(cost)
         self.reconstruction_err_ = float(np.sqrt(max(2.0 * cost, 0.0)))
 
@@ -575,11 +594,6 @@ def _zeros_message(loss):
         f"X has entries of zero, whose loss {name} is infinite; add a small number to X, mark them as "
         "missing (NaN), or use a loss above 0, such as 0.5"
     )
-
-
-def _solved_sums(loss, codebook, block):
-    state = loss.solved(codebook.components, block).T
-    return loss.rows(codebook, How(n_passes=0, exponent=0.0), replace(block, state=state))[0]
 
 
 def _for_rows(method):

@@ -60,14 +60,19 @@ def checked_totals(model, data, *, positive, of_entries=no_loss, largest_power=2
     check_parameters_fit(
         model, data.n_features, {"activations_": (rows, model.n_components or data.n_features)}
     )
-    sweep = data.sweep(None, floats_per_row=4 * data.n_features, block_size=model.block_size)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = sweep.reduce(totals, both, of_entries)
+        found = totals_of(data, of_entries, model.block_size)
     if found is None:
         raise ValueError("every entry of X is missing (NaN), so there is nothing to learn from")
     extent = found.lowest, found.largest, to_numpy(found.seen)
     check_extent(model, *extent, positive=positive, single=is_single(data), largest_power=largest_power)
     return found
+
+
+def totals_of(data, of_entries, block_size):
+    """Sums over all entries of rows that were checked."""
+    sweep = data.sweep(None, floats_per_row=4 * data.n_features, block_size=block_size)
+    return sweep.reduce(totals, both, of_entries)
 
 
 def check_extent(model, lowest, largest, seen, *, positive, single=False, largest_power=2.0):
