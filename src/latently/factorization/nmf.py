@@ -153,7 +153,9 @@ class NMF(LinearFactorization, SweptFactorization):
     alpha_H: Any = option(default="same", check=check_number, least=0, or_else="same")
     l1_ratio: float = option(default=0.0, check=check_number, least=0, most=1)
     fixed_components: Any = option(default=None, check=_check_fixed)
-    batch_size: int | None = option(default=None, check=check_integer, least=1, or_else=None)
+    batch_size: int | None = option(  # type: ignore[assignment,misc]  # other factorisations have none
+        default=None, check=check_integer, least=1, or_else=None
+    )
 
     @classmethod
     def from_parameters(cls, *, components, **options):

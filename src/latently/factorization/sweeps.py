@@ -81,6 +81,7 @@ class NonnegativeSweeps(Alternating):
         r, n_columns = self.n_components, self.n_components * (2 if self._has_momentum else 1)
         components = zeros((r, self.data.n_features), self._place)
         state = zeros((self._n_rows, n_columns), self._place)
+        state = namespace(state).astype(state, self._float(state), copy=False)
         cost = None if self.loss.evaluates_start else 0.0
         return Point(components, Maybe(state), cost, onward=Maybe(components))
 
