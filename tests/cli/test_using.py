@@ -553,6 +553,8 @@ def test_explore_writes_a_page_and_opens_it(latently, fitted, tmp_path, monkeypa
     assert headings[:2] == ["Explorer", "Projection of the rows"] and "Next steps" not in headings
     assert "--force" in latently("explore", *fitted, "-o", page, code=1).err
     latently("explore", *fitted, "-o", page, "--force", "--no-open")
+    quiet = latently("explore", *fitted, "-o", page, "--force", "--no-open", "--quiet")
+    assert not quiet.out and not quiet.err
     assert len(visited) == 1
     monkeypatch.setattr("webbrowser.open", lambda address: False)
     assert "no browser" in latently("explore", *fitted, "-o", page, "--force").err

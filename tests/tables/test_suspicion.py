@@ -242,7 +242,8 @@ def test_lines_below_the_table_are_no_rows(latently, tmp_path):  # noqa: F811
 
 
 def test_names_that_mean_identification(latently, tmp_path):  # noqa: F811
-    ordinary().assign(PID=random().integers(0, 10**6, N), Humid=random().integers(0, 99, N)).to_csv(
+    table = ordinary().assign(PID=random().integers(0, 10**6, N), Humid=random().integers(30, 99, N))
+    table.assign(rownames=3 * np.arange(N) + random().integers(0, 3, N)).to_csv(
         tmp_path / "a.csv", index=False
     )
     answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json", "-o", tmp_path / "m")

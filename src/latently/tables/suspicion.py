@@ -24,7 +24,8 @@ _IDENTITY |= {  # in one word
         *("product", "record", "resp", "respondent", "row", "sample", "student", "subj", "subject", "user"),
     )
 }
-_NUMBERING = {"idx", "index", "key", "rownum", "rowid", "recno", "record", "serial", "unnamed"}
+_NUMBERING = {"idx", "index", "key", "recno", "record", "serial", "unnamed"}
+_NUMBERING |= {"rownum", "rowid", "rowname", "rownames", "obsnum"}
 _POSTAL = {"zip", "zipcode", "postcode", "postal", "plz", "postleitzahl", "fips", "pincode", "zcta"}
 _NAMING = {
     "phone",

@@ -238,7 +238,7 @@ def explore(
 
     from latently.cli import using
 
-    with Voice(answer.json) as voice:
+    with Voice(answer.json, answer.quiet) as voice:
         path, n_rows = using.report(
             using.open_folder(model), data, reading, read.missing or (), voice,
             output=output, force=force, explorer=True,
