@@ -108,6 +108,25 @@ def test_starts_near_the_best_are_tried_until_they_are_used_up():
     assert search.best([(0, 0), (1, 0)], lambda at: [], n_near=9)[0][0] == 1
 
 
+@pytest.mark.parametrize("heights, n_asked", [([1.0, 1.0, 1.0, 1.0], 1), ([1.0, 0.99, 0.98, 0.97], 3)])
+def test_few_starts_near_the_best_are_tried_where_runs_agree(heights, n_asked):
+    curves = {f"start {i}": quick(height) for i, height in enumerate(heights)} | {"near": quick(0.5)}
+    asked = []
+
+    def near(at):
+        asked.append(at[0])
+        while True:
+            yield ("near", 0)
+
+    search = Search(along(curves), along(curves), STOP)
+    starts = [(name, 0) for name in curves if name != "near"]
+    assert search.best(starts, near, n_near=100, n_vain=3)[0][0] == "start 0"
+    assert len(asked) == n_asked
+    asked.clear()
+    search.best(starts, near, n_near=24)  # as many as the user asked for
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize("call", [2, 12, 25, 40])
 def test_an_interrupt_keeps_the_best_so_far(call):
     curves = {"low": quick(0.5), "quick": quick(1.0), "late": late}

@@ -40,6 +40,7 @@ _ROUND = 5  # long steps between two looks at a race
 _LONGEST = 200  # steps of a run
 _SLOWEST = 0.9  # the largest rho: of slow runs at most nine times their last gain is expected
 _SLACK = 2e-4  # relative differences between optima that do not matter
+_SAME = 5  # times the slack: runs that end so close to one another are taken to be at one optimum
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Effort:
 
 
 COSTLY = Effort(8, 36, 12, 1, 4, 2, (), 3, 1)  # where a run costs as much beside others as alone
-CHEAP = Effort(12, 108, 18, 3, 3, 3, ((2, 0.5), (3, 0.4)), 3, 3)  # where runs share passes over the rows
+CHEAP = Effort(12, 108, 12, 3, 3, 3, ((2, 0.5), (3, 0.4)), 3, 3)  # where runs share passes over the rows
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ class Search(Generic[Params]):
         """The end of the best run, and whether the user interrupted the search.
 
         `near(params)` yields new starts near an optimum; `n_near` of them are tried in all, but no more after
-        `n_vain` times as many as are compared at once were in vain. A single start is returned unchanged.
+        `n_vain` times as many as are compared at once were in vain; once is enough where all of the first
+        race ended at one optimum. A single start is returned unchanged.
         """
         starts = iter(starts)
         first, second = next(starts), next(starts, None)
@@ -93,9 +95,9 @@ class Search(Generic[Params]):
         found = _Found(self)
         try:
             ends = found.narrowed(chain([first, second], starts), self.effort.short, self.effort.racers)
-            found.race(ends, until_decided=n_near == 0)
+            agreed = found.race(ends, until_decided=n_near == 0)
             in_vain = 0
-            while n_near > 0 and in_vain != n_vain:
+            while n_near > 0 and (n_vain is None or in_vain < (1 if agreed else n_vain)):
                 before, starts = found.best, islice(near(found.best.params), min(n_near, self.effort.at_once))
                 starts = list(starts)
                 if not starts:
@@ -104,7 +106,8 @@ class Search(Generic[Params]):
                 racers = found.narrowed(starts, self.effort.short_near, self.effort.racers_near, before)
                 found.race(racers, until_decided=n_near == 0)
                 gain = self.objective.improvement(before.history[-1], found.best.history[-1])
-                in_vain = 0 if gain > self.slack(before) else in_vain + 1
+                better = gain > self.slack(before)
+                agreed, in_vain = agreed and not better, 0 if better else in_vain + 1
             return found.best.params, False
         except KeyboardInterrupt:
             if not found.ends:
@@ -181,24 +184,32 @@ class _Found(Generic[Params]):
             return self.search.different(ends, known)[:n]
         return [ends[0], *self.search.different(ends[1:], ends[0])[: n - 1]]
 
-    def race(self, racers: list[Result[Params]], *, until_decided: bool) -> None:
+    def race(self, racers: list[Result[Params]], *, until_decided: bool) -> bool:
         """Let runs go on until they have settled or cannot overtake; then `best` is the best so far.
 
-        With `until_decided` the winner need not settle: the fit continues it.
+        With `until_decided` the winner need not settle: the fit continues it. Returns whether all racers
+        ended about where the best one is.
         """
         finished = [self.best] if hasattr(self, "best") else []
+        reached: list[float] = []  # by those that have left
         while True:
             settled = [self.search.has_settled(end) for end in racers]
             finished += [end for end, done in zip(racers, settled, strict=True) if done]
             racers = [end for end, done in zip(racers, settled, strict=True) if not done]
             self.ends = [*finished, *racers]
             leader = self.search.ranked(self.ends)[0]
-            racers = [end for end in racers if end is leader or self.search.may_overtake(end, leader)]
+            stay = [end is leader or self.search.may_overtake(end, leader) for end in racers]
+            reached += [end.history[-1] for end, stays in zip(racers, stay, strict=True) if not stays]
+            racers = [end for end, stays in zip(racers, stay, strict=True) if stays]
             if not racers or (until_decided and len(racers) == 1 and racers[0] is leader):
                 break
             racers = self._longer(racers, _ROUND)
         self.best = leader
         self.ends = [self.best]
+        reached += [end.history[-1] for end in finished]
+        near = _SAME * self.search.slack(leader)
+        improvement = self.search.objective.improvement
+        return all(improvement(value, leader.history[-1]) <= near for value in reached)
 
     def _longer(self, ends: list[Result[Params]], n_steps: int) -> list[Result[Params]]:
         search, states = self.search, (end.state() for end in ends)

@@ -25,12 +25,14 @@ from latently.distributions.mixture import responsibilities
 from latently.distributions.stacked import can_be_stacked, with_components
 from latently.estimators.randomness import as_random_state
 from latently.mixture.kmeans import MOST_STEPS, Task, kmeans
+from latently.mixture.regrouping import regrouped, spread_of
 
 INITS = ("kmeans", "k-means++", "random")
 _AT_ONCE = 6  # starts near an optimum whose rows are clustered together
 _BALL = (0.1, 0.6)  # shares of a part that may be split off around one of its rows
 _HIERARCHICAL_ROWS = 1000  # that are agglomerated, in time quadratic in their number
 _HIERARCHICAL_SCORES = 20  # principal scores in which they are
+_DIMENSIONS = 16  # principal scores in which parts with dependent features are regrouped
 _SPLITS = ("kmeans", "k-means++", "ball", "random")
 _ONLY_MERGED = 0.5  # share of the starts near an optimum, where components may be empty
 _DISTANT = 0.05  # chance to merge two parts that share no row, relative to two that share all
@@ -99,12 +101,13 @@ class Starts:
             yield from (self._start(self._as_allowed(labels)) for labels in self._partitions(n))
 
     def near(self, params):
-        """Yield starts near an optimum: two of its parts are merged, and one is split in two, at random.
+        """Yield starts near an optimum, in turn six that are regrouped and six that are changed at random.
 
-        Parts that share rows are merged more often, and large parts are split more often. A part is split by
-        k-means, by the seeds of k-means++, around one of its rows, or at random: no way finds all optima.
-        With `n_classes` both happen within one class. Where components may be empty, half of the starts only
-        merge.
+        Regrouping (mixture/regrouping.py) changes several parts at once, and well as far as hard labels tell.
+        At random two parts are merged, those that share rows more often, and one is split in two, large ones
+        more often: by k-means, by the seeds of k-means++, around one of its rows, or at random. No way finds
+        all optima. With `n_classes` parts change within one class and are not regrouped, nor are those that
+        may be empty, of whose starts half only merge.
         """
         K, weight, rng = self.n_components, self.block.weight, self.rng
         kernel, block = (self.kernel, self.block) if self.there is None else self.there
@@ -120,6 +123,7 @@ class Starts:
         chance = (overlap / common)[i, j] + _DISTANT
         labels = np.argmax(shares, axis=0)
         while True:
+            yield from self._regrouped(params, labels)
             changes = []
             for _ in range(_AT_ONCE):
                 pair = rng.choice(len(i), p=chance / chance.sum())
@@ -139,6 +143,26 @@ class Starts:
             halves = self._halves([(own, by) for _, own, _, by in changes])
             for (merged, own, other, _), half in zip(changes, halves, strict=True):
                 yield self._changed(params, labels, self._as_allowed(np.where(own & half, other, merged)))
+
+    def _regrouped(self, params, labels):
+        """Starts from regrouped parts, if they differ."""
+        rows, spread = self._spread
+        if spread is None or self.n_classes is not None or self.kernel.may_leave_empty:
+            return
+        for _ in range(_AT_ONCE):
+            after = regrouped(rows, self.block.weight, labels, self.n_components, spread, self.rng)
+            if np.any(after != labels):
+                yield self._changed(params, labels, self._as_allowed(after))
+
+    @cached_property
+    def _spread(self):
+        """Rows (n, d) in the dimensions in which parts are regrouped, and how components spread there."""
+        family, X = self.kernel.family, self.block.X
+        spread = spread_of(family, X.shape[1])
+        if spread is None or spread.axes or X.shape[1] <= _DIMENSIONS:
+            return X, spread
+        X = principal_scores(X, self.block.weight, _DIMENSIONS, power=0.0 if family.isotropic else 0.5)
+        return X, spread_of(family, X.shape[1])
 
     def _halves(self, parts):
         """(n,) bool for every part of the rows and a way to split it: whether rows are in its second half."""
