@@ -400,3 +400,32 @@ def test_a_weight_of_unlabelled_rows_is_that_of_each(model):
 def test_weights_of_unlabelled_rows_that_are_none(value):
     with pytest.raises(ValueError, match="unlabelled_weight"):
         MFMClassifier(unlabelled_weight=value).fit(X, y)
+
+
+def many_classes(n, n_classes=8):
+    """n rows of each class; the classes differ in eight directions."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(n_classes), n)
+    return 4.0 * np.eye(n_classes)[labels] + rng.normal(size=(len(labels), n_classes)), labels
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_too_few_factors_for_the_classes_are_told(missing):
+    rows, labels = many_classes(20)
+    rows[np.random.default_rng(1).random(rows.shape) < missing] = np.nan
+    with pytest.warns(UserWarning, match="does not tell the classes apart.*n_factors=2.*n_factors=8"):
+        model = MJFAClassifier(1, 2, **QUICK).fit(rows, labels)
+    assert model.score(rows, labels) < 0.7
+    assert MJFAClassifier(1, 8, **QUICK).fit(rows, labels).score(rows, labels) > 0.9  # and no warning
+
+
+def test_classes_that_cannot_be_told_apart_are_no_reason_for_a_warning():
+    rows, labels = many_classes(20)
+    MJFAClassifier(1, 2, **QUICK).fit(rows, np.random.default_rng(0).permutation(labels))
+
+
+def test_wide_rows_are_compared_in_their_principal_scores():
+    rows, labels = many_classes(20)
+    wide = np.hstack([rows, 0.1 * np.random.default_rng(0).normal(size=(len(rows), 100))])
+    with pytest.warns(UserWarning, match="does not tell the classes apart"):
+        MJFAClassifier(1, 2, **QUICK).fit(wide * np.r_[np.full(8, 10.0), np.ones(100)], labels)
