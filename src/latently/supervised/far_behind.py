@@ -51,7 +51,8 @@ def warn_if_far_behind(model: Any, rows: FewRows) -> None:
         )
         warn_user(
             f"{name} does not tell the classes apart: of {len(told)} labelled rows {own:.0%} get their "
-            f"class, but linear discriminant analysis predicts {theirs:.0%} of rows that it has not seen; {reason}"
+            f"class, but linear discriminant analysis predicts {theirs:.0%} of rows that it has not seen; "
+            f"{reason}"
         )
 
 
