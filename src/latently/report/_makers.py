@@ -141,13 +141,17 @@ def _of_classes(densities, prior, D):
     q = max(part.n_codes for part in parts)
     found = [_widened(part, q) for part in parts]
     sizes = [len(part.weights) for part in parts]
-    together = {
-        name: np.concatenate([getattr(part, name) for part in found])
-        for name in ("base", "maps", "shift", "spread", "noise")
-    }
+
+    def together(name):
+        return np.concatenate([getattr(part, name) for part in found])
+
     return Gaussians(
         weights=np.concatenate([p * part.weights for p, part in zip(prior, parts, strict=True)]),
-        **together,
+        base=together("base"),
+        maps=together("maps"),
+        shift=together("shift"),
+        spread=together("spread"),
+        noise=together("noise"),
         origin=np.zeros(q),
         noun=parts[0].noun if len({part.noun for part in parts}) == 1 else "factor",
         has_density=all(part.has_density for part in parts),
