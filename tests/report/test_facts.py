@@ -13,6 +13,7 @@ from latently.mixture import FactorAnalysis, GaussianMixture
 from latently.report._facts import Facts
 from latently.report._groups import MOST_DIFFERENT, NO_LABEL, labelled, profiles
 from latently.report._points import column, drawn_rows, points
+from latently.report._rare import rare_score
 from tests.report.cases import MODELS, digits, fitted, holed, mcfa, wine
 
 
@@ -330,7 +331,7 @@ def test_thresholds_of_estimated_densities_are_those_of_all_draws():
     facts = Facts(model, X, units=(np.ones(3), np.full(3, 2.0)))
     expected = np.quantile(model.score_samples(facts.drawn(10_000)) - 3 * np.log(2), 1e-3)
     Estimated.n_draws = 0
-    assert facts._rare_score() == pytest.approx(expected, abs=1e-9)
+    assert rare_score(facts) == pytest.approx(expected, abs=1e-9)
     assert Estimated.n_draws < 10_000 * 1000 / 5
 
 

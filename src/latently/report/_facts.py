@@ -26,27 +26,9 @@ from latently.report._inputs import (
     checked_units,
 )
 from latently.report._levels import check_levels, indicators, with_levels
+from latently.report._rare import unusual_rows
 
 _ROWS_FOR_AXES = 2000  # rows used for principal axes
-_RARE = 1e-3  # quantile of sampled log densities below which a row is unusual
-_DRAWN = 10_000
-_ROUGH = 20  # draws for a first estimate of a log density
-
-
-@dataclass(frozen=True)
-class Unusual:
-    """Rows by log density, least probable first."""
-
-    rows: np.ndarray  # all comparable rows
-    threshold: float | None  # rows below it are unusual
-    given: bool  # whether the threshold was given; if not, one in a thousand rows of the model is below it
-    n_below: int
-    n_left_out: int  # rows with missing entries, whose densities are of other sets of features
-
-    @property
-    def n_expected(self):
-        """Number of rows below the threshold if the model were true; None if that is not known."""
-        return None if self.given else _RARE * len(self.rows)
 
 
 @dataclass(frozen=True)
@@ -102,9 +84,9 @@ class Facts:
 
     def asked(self, method, some=slice(None)):
         """Result of a method of the model for the rows, or some of them."""
-        return self._asked(method, self.X[some])
+        return self.asked_of(method, self.X[some])
 
-    def _asked(self, method, X, model=None, **given):
+    def asked_of(self, method, X, model=None, **given):
         with warnings.catch_warnings():
             # feature names are for display only; the columns are those of the model by contract
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
@@ -320,47 +302,8 @@ class Facts:
 
     @cached_property
     def unusual(self):
-        if self.scores is None:
-            return None
-        given = self.threshold is not None and self.score_name == "log density"
-        mostly_complete = 2 * np.count_nonzero(self.complete) >= len(self.X)
-        comparable = self.complete if mostly_complete and not given else np.full(len(self.X), True)
-        rows = np.flatnonzero(comparable)
-        rows = rows[np.argsort(self.scores[rows], kind="stable")]
-        threshold = self.threshold if given else None
-        if not given and np.array_equal(comparable, self.complete):
-            threshold = self._rare_score()
-        n_below = 0 if threshold is None else int(np.count_nonzero(self.scores[rows] < threshold))
-        return Unusual(rows, threshold, given, n_below, len(self.X) - len(rows))
-
-    def _rare_score(self):
-        if not hasattr(self.model, "sample") or self.score_name != "log density":
-            return None
-        n_drawn = int(np.clip(2 * 10**7 // self.X.shape[1], 1000, _DRAWN))
-        place = _RARE * (n_drawn - 1)
-        lowest = self._lowest_scores(self.drawn(n_drawn), int(np.ceil(place)) + 1)
-        return float(np.interp(place, np.arange(len(lowest)), lowest))  # as np.quantile has it
-
-    def _lowest_scores(self, X, n):
-        """The n lowest log densities of rows, ascending.
-
-        Where log densities are estimated by draws, as those of a VAE, few draws tell which rows are low, and
-        only these get all: until no other row, with the largest error seen, can be among the lowest.
-        """
-        if "n_samples" not in inspect.signature(self.model.score_samples).parameters:
-            return np.sort(self._asked("score_samples", X) - self.log_volume(X))[:n]
-        volume = self.log_volume(X)
-        rough = self._asked("score_samples", X, n_samples=_ROUGH) - volume
-        order = np.argsort(rough, kind="stable")
-        fine = np.zeros(0)
-        while len(fine) < len(X):
-            some = order[len(fine) :][: 10 * n]
-            fine = np.concatenate([fine, self._asked("score_samples", X[some]) - volume[some]])
-            highest = np.partition(fine, n - 1)[n - 1]
-            error = np.max(rough[order[: len(fine)]] - fine)
-            if len(fine) == len(X) or highest + max(error, 0.0) <= rough[order[len(fine)]]:
-                break
-        return np.sort(fine)[:n]
+        """None without scores."""
+        return None if self.scores is None else unusual_rows(self)
 
     # -- factors ------------------------------------------------------------------------------------
 
@@ -374,7 +317,7 @@ class Facts:
         """(n, q) result of `transform`; None if there is none."""
         if not hasattr(self.flat, "transform"):
             return None
-        found = self._asked("transform", self.X, self.flat)
+        found = self.asked_of("transform", self.X, self.flat)
         return found if found.ndim == 2 and found.shape[1] else None
 
     @property
