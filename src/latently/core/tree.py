@@ -31,9 +31,8 @@ def mapped(fn: Callable[[Any], Any], record: Any) -> Any:
     if record is None:
         return None
     if dataclasses.is_dataclass(record):
-        fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
         build: Any = type(record)
-        return build(**{name: mapped(fn, value) for name, value in fields.items()})
+        return build(**{name: mapped(fn, getattr(record, name)) for name in field_names(build)})
     return fn(record)
 
 
