@@ -96,11 +96,13 @@ def products_and_one(p: Array) -> Array:
     return rows
 
 
-def packed(stack: Array, q: int, off_diagonal: float = 1.0) -> Array:
-    """(..., q (q + 1) / 2) from symmetric matrices (..., q, q), those off the diagonal times a factor."""
+def packed(stack: Array, q: int, diagonal: float, others: float) -> Array:
+    """(..., q (q + 1) / 2) from symmetric matrices (..., q, q), with factors for the diagonal and the others."""
     xp = namespace(stack)
     entries = xp.reshape(stack, (*stack.shape[:-2], q * q))
-    places, factors = _lower(q, off_diagonal)
+    places, factors = _lower(q, diagonal, others)
+    if is_numpy(stack):
+        return entries.take(places, -1) * factors
     return xp.take(entries, like(places, stack), axis=-1) * like(factors, stack)
 
 
@@ -114,10 +116,10 @@ def unpacked(S: Array, q: int) -> Array:
 
 
 @cache
-def _lower(q: int, off_diagonal: float) -> tuple[NDArray[np.int64], Floats]:
+def _lower(q: int, diagonal: float, others: float) -> tuple[NDArray[np.int64], Floats]:
     """Where packed entries are in a matrix, row by row, and their factors."""
     rows, columns = np.array(pairs(q), dtype=np.int64).reshape(-1, 2).T
-    return rows * q + columns, np.where(rows == columns, 1.0, off_diagonal)
+    return rows * q + columns, np.where(rows == columns, diagonal, others)
 
 
 @cache

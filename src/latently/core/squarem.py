@@ -124,7 +124,7 @@ def _extrapolated(
     r = x1 - x0
     v = (x2 - x1) - r
     lengths, bends = (xp.linalg.vector_norm(of, axis=1) for of in (r, v))
-    pairs = [(float(length), float(bend)) for length, bend in to_numpy(xp.stack([lengths, bends], axis=1))]
+    pairs = list(zip(*to_numpy(xp.stack([lengths, bends])).tolist(), strict=True))
     runs = [i for i, (length, bend) in enumerate(pairs) if math.inf > length > bend > 0]
     if not runs:
         return []

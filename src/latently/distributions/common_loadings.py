@@ -167,10 +167,10 @@ class CommonLoadings(Family):
         S = cholesky_of_definite(eye(q, C) + symmetric(TC @ transpose(TC)))
         whitening = inverse_of_triangular(S)
         projected_means = T @ params.latent_means[..., None]
-        whitened_means = whitening @ projected_means
-        linear_part = transpose(whitening) @ whitened_means
-        quadratic = -0.5 * packed(transpose(whitening) @ whitening, q, off_diagonal=2.0)
-        at_zero = -0.5 * xp.sum(whitened_means * whitened_means, axis=1)
+        precision = transpose(whitening) @ whitening
+        slope = precision @ projected_means
+        quadratic = packed(precision, q, diagonal=-0.5, others=-1.0)
+        at_zero = -0.5 * xp.sum(projected_means * slope, axis=1)
         to_factors = transpose(half_V) @ (inverse_B @ transpose(TC))  # V T', computed without cancellation
         stacked, linear = (Q / root_psi[:, None]).T, c / psi
         offsets = stacked @ c
@@ -183,7 +183,7 @@ class CommonLoadings(Family):
             offsets=offsets,
             linear=linear,
             half_precision=0.5 / psi,
-            quadratic=xp.concat([quadratic, linear_part[..., 0], at_zero], axis=1),
+            quadratic=xp.concat([quadratic, slope[..., 0], at_zero], axis=1),
             factor_covariances=V,
             to_factors=to_factors,
             at_zero=params.latent_means - (to_factors @ projected_means)[..., 0],

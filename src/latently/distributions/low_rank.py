@@ -422,8 +422,8 @@ class LowRankGaussian(Family):
         terms = xp.sum((1.0 + density.means**2) * density.inverse_noise, axis=1)
         projections = xp.sum(density.projections**2, axis=(1, 2))
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.means, density.stacked))
-        sizes = (xp.max(xp.reshape(of, (n_runs, -1)), axis=1) for of in (terms, projections))
-        return [narrow * float(t) + wide * float(p) for t, p in to_numpy(xp.stack(list(sizes), axis=1))]
+        sizes = [xp.max(xp.reshape(of, (n_runs, -1)), axis=1) for of in (terms, projections)]
+        return [narrow * t + wide * p for t, p in zip(*to_numpy(xp.stack(sizes)).tolist(), strict=True)]
 
     def coordinates(self, params: LowRankParams) -> tuple[Array, ...]:
         """Means, loadings and standard deviations of the noise.
