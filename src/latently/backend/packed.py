@@ -97,7 +97,7 @@ def products_and_one(p: Array) -> Array:
 
 
 def packed(stack: Array, q: int, diagonal: float, others: float) -> Array:
-    """(..., q (q + 1) / 2) from symmetric matrices (..., q, q), with factors for the diagonal and the others."""
+    """(..., q (q + 1) / 2) from symmetric matrices (..., q, q), with a factor for the diagonal."""
     xp = namespace(stack)
     entries = xp.reshape(stack, (*stack.shape[:-2], q * q))
     places, factors = _lower(q, diagonal, others)
