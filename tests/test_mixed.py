@@ -7,6 +7,8 @@ import pytest
 
 import latently
 from latently.mixture import MixedMixture
+from latently.selection import select
+from latently.selection.hidden_entries import errors_of_imputed
 from tests.oracles import mixed as oracle
 
 pandas = pytest.importorskip("pandas")
@@ -327,3 +329,31 @@ def test_partial_fit_goes_on():
     for part in np.array_split(np.arange(300), 3):
         found.partial_fit(frame.iloc[part])
     assert np.isfinite(found.score(frame)) and found.n_iter_ == 3
+
+
+@pytest.mark.parametrize("as_array", [False, True])
+def test_sizes_can_be_chosen_by_hidden_cells(as_array):
+    """Cells of all kinds are hidden; errors of levels and numbers are added in units that can be."""
+    frame, _z, _ = table(240, empty=0.1)
+    rows, columns = frame, KINDS
+    if as_array:
+        rows, columns = np.array(coded(frame), dtype=float), {2: "category", 3: "ordinal", 4: "count"}
+    quick = MixedMixture(columns=columns, n_init=2, max_iter=30, random_state=0)
+    found = select(quick, rows, {"n_components": [1, 3]}, criterion="entries", cv=3, random_state=0)
+    assert found.best_params_ == {"n_components": 3}
+    one, three = found.table_["held_out_error"]
+    assert 0.7 < one < 1.3 and three < 0.8 * one  # of one component every number is the mean: about one
+
+
+def test_errors_of_hidden_cells_are_counted_by_kind():
+    frame, _z, _ = table(60)
+    model = MixedMixture(2, columns=KINDS, n_init=1, random_state=0).fit(frame)
+    hidden = np.zeros(frame.shape, dtype=bool)
+    hidden[:3] = True
+    made = frame.copy()
+    made.loc[0, "size"] += 2.0
+    made.loc[1, "town"] = next(town for town in LEVELS["town"] if town != frame.loc[1, "town"])
+    made.loc[2, "grade"] = next(grade for grade in LEVELS["grade"] if grade != frame.loc[2, "grade"])
+    expected = np.zeros((3, 5))
+    expected[0, 0], expected[1, 2], expected[2, 3] = 4.0 / frame["size"].var(ddof=0), 1.0, 1.0
+    np.testing.assert_allclose(errors_of_imputed(model, frame, made, hidden), expected.ravel())

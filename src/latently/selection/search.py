@@ -42,6 +42,7 @@ from latently.estimators.weights import weights_in_rows
 from latently.selection import leaders
 from latently.selection.criteria import CRITERIA, DEFAULT, OF_ALL_ROWS, listed
 from latently.selection.frames import pandas
+from latently.selection.hidden_entries import errors_of_imputed, observed_in, without_entries
 from latently.selection.nesting import is_nested, start_from
 from latently.selection.pipelines import is_pipeline, selected_last_step
 from latently.selection.result import Selection, cell_name
@@ -93,8 +94,9 @@ def select(
     criterion : {"bic", "aic", "icl", "log_likelihood", "entries", "log_loss"}, default="bic"
         The first three are computed on the training rows; lower is better. "log_likelihood" is the mean
         held-out log-likelihood per row; higher is better. "entries" is the mean squared error with which
-        `impute` predicts held-out entries of X; lower is better. "log_loss" is the mean of -ln P(class) of
-        held-out labelled rows, for classifiers; lower is better.
+        `impute` predicts held-out entries of X; lower is better. Of tables of mixed columns, errors of
+        numbers are in units of the variance of their column, and a wrong level counts as one. "log_loss" is
+        the mean of -ln P(class) of held-out labelled rows, for classifiers; lower is better.
     n_jobs : int or None
         Number of parallel fits, each on one core; -1 means all cores. By default the fits of the first second
         run in this process, and the remaining ones on all cores. The result does not depend on it.
@@ -295,7 +297,7 @@ def _folds_of_classes(cv, y, seed):
 
 def _hidden_entries(cv, X, seed):
     """Masks (N, D) of the held-out entries of each fold; every feature keeps observed entries."""
-    observed = ~np.isnan(numbers_of(X))
+    observed = observed_in(X)
     entries = np.flatnonzero(observed)
     if isinstance(cv, Integral) and len(entries) < int(cv):
         raise ValueError(f"X has {len(entries)} entries, too few for cv={cv} folds")
@@ -311,13 +313,6 @@ def _hidden_entries(cv, X, seed):
             )
         masks.append(hidden)
     return masks
-
-
-def numbers_of(X):
-    """An array or a data frame as an array of float64."""
-    if hasattr(X, "iloc"):
-        return X.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.asarray(X, dtype=np.float64)
 
 
 def _row_count(X):
@@ -424,9 +419,9 @@ def _fitted_to_labels(model, X, y, weight, part):
 
 
 def _fitted_without_entries(model, X, weight, hidden):
-    seen = X.astype(np.float64).mask(hidden) if hasattr(X, "iloc") else np.where(hidden, np.nan, X)
+    seen = without_entries(model, X, hidden)
     model.fit(seen, sample_weight=weight)
-    errors = (numbers_of(model.impute(seen)) - numbers_of(X))[hidden] ** 2
+    errors = errors_of_imputed(model, X, model.impute(seen), hidden)
     counted = None if weight is None else np.broadcast_to(weight[:, None], hidden.shape)[hidden]
     error = float(np.average(errors, weights=counted))
     if not np.isfinite(error):
