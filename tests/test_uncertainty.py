@@ -6,7 +6,8 @@ import pytest
 from scipy.spatial.transform import Rotation
 from scipy.stats import kstest
 
-from latently.mixture import MCFA, MFA, PPCA, FactorAnalysis, GaussianMixture, NestedMixture
+from latently.mixture import MCFA, MFA, PPCA, FactorAnalysis, GaussianMixture, MixedMixture, NestedMixture
+from latently.report import report
 from latently.selection import bootstrap, likelihood_ratio_test
 from latently.selection.uncertainty import matched
 from latently.supervised import MJFAClassifier
@@ -159,3 +160,60 @@ def test_p_values_of_one_group_are_uniform():
         for _ in range(60)
     ]
     assert kstest(np.array(values) - rng.random(60) / 20, "uniform").pvalue > 1e-3
+
+
+def test_chances_and_rates_of_mixed_columns_have_errors_of_formulas():
+    """Of groups far apart: sqrt(p (1 - p) / N_k) for chances of levels, sqrt(rate / N_k) for counts."""
+    rng = np.random.default_rng(0)
+    z = rng.random(800) < 0.4
+    table = pd.DataFrame(
+        {
+            "size": rng.normal(20.0 * z, 1.0),
+            "town": np.where(rng.random(800) < np.where(z, 0.3, 0.6), "Oslo", "Bonn"),
+            "visits": rng.poisson(np.where(z, 9.0, 4.0)),
+        }
+    )
+    model = MixedMixture(2, columns={"visits": "count"}, count_model="poisson", random_state=0).fit(table)
+    result = bootstrap(model, table, n_draws=150, random_state=0)
+    found = result.intervals_
+    count = 800 * model.weights_
+    chances = found[found["parameter"] == "probabilities"]
+    assert chances["feature"].tolist() == 2 * ["town = Bonn", "town = Oslo"]
+    p = chances["estimate"].to_numpy().reshape(2, 2)
+    expected = np.sqrt(p * (1 - p) / count[:, None]).ravel()
+    np.testing.assert_allclose(chances["standard_error"], expected, rtol=0.25)
+    rates = found[found["parameter"] == "rates"]
+    np.testing.assert_allclose(
+        rates["standard_error"], np.sqrt(rates["estimate"].to_numpy() / count), rtol=0.25
+    )
+    drawn = bootstrap(model, table, n_draws=150, method="parametric", random_state=0).intervals_
+    np.testing.assert_allclose(
+        drawn[drawn["parameter"] == "probabilities"]["standard_error"], expected, rtol=0.25
+    )
+    assert "weight of component 0" in result.summary() and "95 % interval" in result.summary()
+    page = report(model, table, uncertainty=result).html
+    text = page[page.index('id="intervals"') :]
+    assert "town = Oslo" in text and "150 weighted bootstrap fits" in text
+    with pytest.raises(TypeError, match="uncertainty must be"):
+        report(model, table, uncertainty=found)
+
+
+def test_names_of_intervals_can_be_given():
+    rows = np.random.default_rng(0).normal(size=(80, 2))
+    rows[:, 1] = rows[:, 1] > 0
+    model = MixedMixture(1, columns={1: "category"}).fit(rows)
+    names = {"feature_names": ["size", "town"], "levels": {"town": ["Bonn", "Oslo"]}}
+    found = bootstrap(model, rows, n_draws=3, random_state=0, **names).intervals_
+    assert set(found["feature"].dropna()) == {"size", "town = Bonn", "town = Oslo"}
+    with pytest.raises(ValueError, match="feature_names must have 2 names"):
+        bootstrap(model, rows, n_draws=3, feature_names=["size"])
+
+
+def test_groups_of_mixed_columns_are_counted():
+    rng = np.random.default_rng(0)
+    z = rng.random(150) < 0.5
+    table = pd.DataFrame({"size": rng.normal(8.0 * z, 1.0), "town": np.where(z, "Oslo", "Bonn")})
+    found = likelihood_ratio_test(
+        MixedMixture(n_init=3, tol=1e-4), table, n_draws=19, level=0.05, random_state=0, most_components=3
+    )
+    assert found.n_components_ == 2

@@ -259,7 +259,7 @@ def words_of(page, section):
 
 def test_the_report_shows_levels_as_bars_beside_means(latently, home):  # noqa: F811
     latently(*fit_of(home))
-    latently("report", home / "model", home / "trips.csv")
+    latently("report", home / "model", home / "trips.csv", "--bootstrap", 3)
     page = (home / "model" / "report.html").read_text()
     found, table = library.load(home / "model"), pd.read_csv(home / "trips.csv")
     told = words_of(page, "columns")
@@ -275,6 +275,8 @@ def test_the_report_shows_levels_as_bars_beside_means(latently, home):  # noqa: 
     assert "2024-0" in words_of(page, "data") and "days" in told
     assert "ticket = " in words_of(page, "profiles") and '"levels":["day","month"]' in page
     assert "--kind grade=low,mid,high" in page
+    told = words_of(page, "intervals")
+    assert "ticket = day" in told and "means 0 when 2024-0" in told
 
 
 def test_a_report_takes_the_table_of_a_mixed_mixture():

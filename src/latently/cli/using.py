@@ -230,7 +230,7 @@ def impute(folder, data, reading, missing, voice, *, draw, draws, std, seed, out
 # -- the report ------------------------------------------------------------------------------------------
 
 
-def report(folder, data, reading, missing, voice, *, output, force, explorer=False):
+def report(folder, data, reading, missing, voice, *, output, force, explorer=False, n_bootstrap=0):
     """Write the page, or that of the explorer alone; returns its path and the number of rows it shows."""
     if output is None:
         own = EXPLORE if explorer else REPORT
@@ -264,6 +264,7 @@ def report(folder, data, reading, missing, voice, *, output, force, explorer=Fal
     X = record.to_frame(np.concatenate(rows))
     if len(X) < n_rows:
         voice.note(f"the report shows {len(X)} rows drawn from {n_rows}")
+    uncertainty = _uncertainty(folder, X, n_bootstrap) if n_bootstrap else None
     with voice.bar("Writing the page"), new_file(output, force) as path:
         write_page(
             path,
@@ -276,6 +277,7 @@ def report(folder, data, reading, missing, voice, *, output, force, explorer=Fal
             n_rows=n_rows,
             row_numbers=np.concatenate(numbers),
             explorer=explorer,
+            uncertainty=uncertainty,
             data=data,
             table_columns=[name for name in later.table.columns if name not in later.table.beside],
         )
@@ -296,6 +298,7 @@ def write_page(
     data=None,
     table_columns=(),
     explorer=False,
+    uncertainty=None,
 ):
     """Write the page of `latently.report`, or that of its explorer."""
     from latently import report as pages  # only here: it is large
@@ -323,12 +326,21 @@ def write_page(
         verdict=record.verdict,
         probability_plot=record.probability_plot,
         columns={**record.levels, **{name: "date" for name, kind in record.kinds.items() if kind in DATES}},
+        uncertainty=uncertainty,
         command_line=None if data is None else _command_line(folder, data, table_columns),
     )
     if explorer:
         pages.explore(folder.model, X, **given).save(path)
     else:
         pages.write_report(path, folder.model, X, **given)
+
+
+def _uncertainty(folder, X, n_draws):
+    from latently.selection import bootstrap
+
+    record = folder.record
+    names = {"feature_names": record.columns, "levels": record.levels}
+    return bootstrap(folder.model, X, n_draws=max(2, n_draws), random_state=record.seed, **names)
 
 
 def _usual_threshold(record):

@@ -25,6 +25,7 @@ from latently.report._inputs import (
     checked_total,
     checked_units,
 )
+from latently.report._intervals import checked_uncertainty
 from latently.report._levels import check_levels, indicators, with_levels
 from latently.report._rare import unusual_rows
 
@@ -62,9 +63,11 @@ class Facts:
         n_rows=None,
         threshold=None,
         columns=None,
+        uncertainty=None,
         command_line=None,
     ):
         self.command_line = command_line
+        self.uncertainty = checked_uncertainty(uncertainty)
         model, X, feature_names, self.levels = with_levels(model, X, columns, feature_names)
         self.X = checked_rows(model, X)
         check_levels(self.levels, self.X)

@@ -78,6 +78,7 @@ def report(
     verdict=None,
     probability_plot=None,
     columns=None,
+    uncertainty=None,
     command_line=None,
 ):
     """Create a report on a fitted model and rows.
@@ -123,6 +124,8 @@ def report(
         What the numbers of some columns stand for, by feature name: the levels 0, 1, ... of a category or
         an ordered answer, as a list of texts, or "date" for days since 1970. A `MixedMixture` that was
         fitted to a table takes the table as X, and knows.
+    uncertainty : Bootstrap, optional
+        The result of `latently.selection.bootstrap` for the model and X.
     command_line : CommandLine, optional
         Where the command line has the model and its rows; next steps are then shell commands.
 
@@ -157,6 +160,7 @@ def report(
         n_rows=n_rows,
         threshold=threshold,
         columns=columns,
+        uncertainty=uncertainty,
         command_line=command_line,
     )
     grid, fit = grid_of(selection), checked_fit(verdict, probability_plot)
@@ -219,6 +223,7 @@ def write_report(
     verdict=None,
     probability_plot=None,
     columns=None,
+    uncertainty=None,
     command_line=None,
 ):
     """Write a report on a fitted model and rows to an HTML file.
@@ -229,7 +234,7 @@ def write_report(
         File to write; an existing file is replaced atomically.
     model, X, feature_names, labels, row_names, selection, image_shape, title, data_summary, units, \
     row_numbers, n_rows, threshold, only, verdict, \
-    probability_plot, columns, command_line
+    probability_plot, columns, uncertainty, command_line
         As for `report`.
 
     Returns
@@ -265,6 +270,7 @@ def write_report(
         verdict=verdict,
         probability_plot=probability_plot,
         columns=columns,
+        uncertainty=uncertainty,
         command_line=command_line,
     )
     return made.save(path)

@@ -9,6 +9,7 @@ from latently.report._advice import next_steps
 from latently.report._blocks import blocks
 from latently.report._codes import codes
 from latently.report._explorer import explorer
+from latently.report._intervals import intervals
 from latently.report._levels import columns
 from latently.report._markup import element
 from latently.report._parts import Section
@@ -37,6 +38,7 @@ _NAMES = (
         "class-weights",
         "images",
         "unusual",
+        "intervals",
         "next",
     ),
 )
@@ -69,6 +71,7 @@ def sections(facts, grid, data_summary, only=None, fit=(None, None)):
         findings.class_weights(facts),
         findings.images(facts),
         unusual(facts),
+        intervals(facts),
         next_things(facts, grid),
     ]
     return [section for section in found if section is not None]

@@ -32,6 +32,7 @@ from latently.selection.frames import pandas
 
 METHODS = ("weighted", "parametric")
 _AXES = {"K": "component", "D": "feature", "q": "factor"}
+_AXES |= dict.fromkeys("NMOC", "feature")  # of mixed columns: numbers, levels of categories, ordered, counts
 _PLACES = ("component", "feature", "feature_2", "factor", "factor_2")
 _NUMBERS = ("estimate", "standard_error", "low", "high")
 _MOST_FAILED = 0.2  # share of draws that may fail without an error
@@ -72,7 +73,8 @@ class Bootstrap:
             for axis, symbol in enumerate(shape):
                 title = _AXES[symbol] + ("_2" if symbol in shape[:axis] else "")
                 places = index[:, axis]
-                columns[title] = [self._names[i] for i in places] if symbol == "D" else places
+                names = self._names.get(symbol)
+                columns[title] = places if names is None else [names[i] for i in places]
             values = [np.asarray(array)[at] if len(shape) else np.atleast_1d(array) for array in numbers]
             columns |= dict(zip(_NUMBERS, values, strict=True))
             tables.append(pandas().DataFrame(columns))
@@ -82,12 +84,19 @@ class Bootstrap:
         return table[["parameter", *known, *_NUMBERS]].astype(dict.fromkeys(counts, "Int64"))
 
     def summary(self):
-        """Text: the estimates of each parameter with their standard errors."""
+        """Text: intervals of the weights, and the standard errors of each parameter."""
         table = self.intervals_
+        weights = table[table["parameter"] == "weights"]
+        lines = [
+            f"weight of component {row.component}: {row.estimate:.3g}, {100 * self.level:g} % interval "
+            f"{row.low:.3g} to {row.high:.3g}"
+            for row in weights.itertuples()
+        ]
         spread = table.groupby("parameter", sort=False)["standard_error"].agg(["size", "median", "max"])
         n = len(next(iter(self.draws_.values())))
         failed = f", {self.n_failed_} failed" if self.n_failed_ else ""
-        return f"{n} {self.method} draws{failed}; standard errors by parameter\n{spread.to_string()}"
+        head = f"{n} {self.method} draws{failed}"
+        return "\n".join([head, *lines, "standard errors by parameter", spread.to_string()])
 
     def __repr__(self):
         return self.summary()
@@ -104,6 +113,8 @@ def bootstrap(
     method="weighted",
     level=0.95,
     sample_weight=None,
+    feature_names=None,
+    levels=None,
     n_jobs=None,
     random_state=None,
 ):
@@ -115,10 +126,10 @@ def bootstrap(
     Parameters
     ----------
     model : fitted estimator
-        A Gaussian mixture or factor model of `latently.mixture`, with components whose parameters are indexed
-        by component, feature and factor; not a classifier.
+        A Gaussian mixture, factor model or mixture of mixed columns of `latently.mixture`, with components
+        whose parameters are indexed by component, feature and factor; not a classifier.
     X : array-like of shape (n_samples, n_features)
-        The rows it was fitted to, in memory; NaN where missing.
+        The rows it was fitted to, in memory; NaN where missing. A table for `MixedMixture`.
     n_draws : int, default=200
         Number of fits. Standard errors need about 100, ends of intervals 500 and more.
     method : {"weighted", "parametric"}, default="weighted"
@@ -127,6 +138,10 @@ def bootstrap(
         Probability of the intervals, which are quantiles of the draws.
     sample_weight : array-like of shape (n_samples,), optional
         Weight of each row in the fit.
+    feature_names : list of str, optional
+        Names in the table of intervals; by default those of the fit.
+    levels : dict, optional
+        Names of the levels 0, 1, ... of categories there, by feature name, if the fit had numbers for them.
     n_jobs : int, optional
         Number of parallel fits, as for joblib. The result does not depend on it.
     random_state : int, Generator, RandomState or None
@@ -163,7 +178,11 @@ def bootstrap(
         raise ValueError(f"{len(found) - len(fits)} of {n_draws} fits failed, the first with: {first}")
     estimates = {name: np.asarray(getattr(model, f"{name}_"), dtype=np.float64) for name in shapes}
     draws = {name: np.stack([fit[name] for fit in fits]) for name in shapes}
-    names = [str(name) for name in getattr(model, "feature_names_in_", range(X.shape[1]))]
+    known = getattr(model, "feature_names_in_", range(X.shape[1])) if feature_names is None else feature_names
+    names = {"D": [str(name) for name in known]}
+    if len(names["D"]) != X.shape[1]:
+        raise ValueError(f"feature_names must have {X.shape[1]} names, not {len(names['D'])}")
+    names |= _names_of_columns(getattr(model, "columns_", ()), names["D"], levels or {})
     return Bootstrap(
         estimates, shapes, draws, names, method=method, level=float(level), n_failed=len(found) - len(fits)
     )
@@ -174,16 +193,33 @@ def _shapes_of(model):
     check_is_fitted(model)
     parameters = model._parameters() if hasattr(model, "_parameters") else ()
     shapes = {entry.name: entry.shape for entry in parameters if entry.name != "noise_box"}
-    known = bool(shapes) and all(set(shape) <= {"K", "D", "q"} for shape in shapes.values())
-    if not known or is_classifier(model) or not ({"means", "mean", "latent_means"} & set(shapes)):
+    known = bool(shapes) and all(set(shape) <= set(_AXES) for shape in shapes.values())
+    located = hasattr(model, "columns_") or {"means", "mean", "latent_means"} & set(shapes)
+    if not known or is_classifier(model) or not located:
         raise TypeError(
-            "bootstrap needs a fitted mixture of Gaussians or factor models, such as GaussianMixture or MFA, "
-            f"not {type(model).__name__}"
+            "bootstrap needs a fitted mixture of Gaussians, factor models or mixed columns, such as "
+            f"GaussianMixture, MFA or MixedMixture, not {type(model).__name__}"
         )
     return shapes
 
 
+def _names_of_columns(columns, names, levels):
+    """Names along the axes of a mixture of mixed columns: of columns, and of levels of categories."""
+    kinds = {"N": ("number", "date"), "O": ("ordinal",), "C": ("count",)}
+    named = list(zip(names, columns, strict=False))
+    found = {symbol: [name for name, one in named if one.kind in own] for symbol, own in kinds.items()}
+    of_categories = [
+        f"{name} = {levels[name][int(level)] if name in levels else level}"
+        for name, one in named
+        if one.kind == "category"
+        for level in one.levels
+    ]
+    return found | {"M": of_categories}
+
+
 def _rows(model, X):
+    if hasattr(model, "columns_") and hasattr(X, "iloc") and X.shape[1] == model.n_features_in_:
+        return X
     X = np.asarray(X, dtype=np.float64) if not is_native(X) or isinstance(X, np.ndarray) else None
     if X is None or X.ndim != 2 or X.shape[1] != model.n_features_in_:
         raise ValueError(f"X must be the rows of the fit in main memory, with {model.n_features_in_} columns")
@@ -198,8 +234,7 @@ def _refitted(model, X, weight, method, seed):
         rows, drawn = X, weight * rng.exponential(size=len(X))
         drawn *= weight.sum() / drawn.sum()
     else:
-        rows = np.where(np.isnan(X), np.nan, model.sample(len(X), random_state=rng)[0])
-        drawn = weight
+        rows, drawn = _like(X, model.sample(len(X), random_state=rng)[0]), weight
     try:
         with warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore")
@@ -207,6 +242,13 @@ def _refitted(model, X, weight, method, seed):
             return matched(again, model, X)
     except (ValueError, ArithmeticError) as error:
         return str(error)
+
+
+def _like(X, drawn):
+    """Drawn rows with the missing cells of X."""
+    if hasattr(drawn, "iloc"):
+        return drawn.mask(X.isna().to_numpy())
+    return np.where(np.isnan(X), np.nan, drawn)
 
 
 def matched(model, reference, X):
@@ -337,7 +379,7 @@ def likelihood_ratio_test(
             f"n_draws={n_draws} gives p-values of at least {1 / (n_draws + 1):.3g}, so none can be below "
             f"level={level:g}; draw at least {int(np.ceil(1 / level)) - 1}"
         )
-    X = np.asarray(X, dtype=np.float64)
+    X = X if hasattr(estimator, "columns") and hasattr(X, "iloc") else np.asarray(X, dtype=np.float64)
     rng = as_generator(random_state)
     seed = int(rng.integers(2**32))
     models, tests, draws = [_fitted(estimator, X, 1, seed)], [], []
@@ -380,7 +422,7 @@ def _likelihood_ratio(null, larger, X):
 def _drawn_ratio(null, estimator, X, seed):
     """The likelihood ratio of rows drawn from the smaller model."""
     rng = np.random.default_rng(seed)
-    rows = np.where(np.isnan(X), np.nan, null.sample(len(X), random_state=rng)[0])
+    rows = _like(X, null.sample(len(X), random_state=rng)[0])
     smaller = deepcopy(null).set_params(warm_start=True, verbose=0, callbacks=None)
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")

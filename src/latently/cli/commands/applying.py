@@ -201,6 +201,9 @@ def report(
     data: Data,
     *,
     read: ReadOptions,
+    bootstrap: Annotated[
+        int, option(help="Bootstrap fits, for intervals of the parameters; 200 are usual.", min=0)
+    ] = 0,
     output: Annotated[str | None, output_option("By default report.html in the folder.")] = None,
     force: Force = False,
     answer: AnswerOptions,
@@ -214,8 +217,9 @@ def report(
 
     with Voice(answer.json, answer.quiet) as voice:
         path, n_rows = using.report(
-            using.open_folder(model), data, reading, read.missing or (), voice, output=output, force=force
-        )
+            using.open_folder(model), data, reading, read.missing or (), voice,
+            output=output, force=force, n_bootstrap=bootstrap,
+        )  # fmt: skip
         voice.result(f"Wrote {shown(path)}", output=os.fspath(path), rows=n_rows)
 
 
