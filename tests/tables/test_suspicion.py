@@ -239,6 +239,10 @@ def test_lines_below_the_table_are_no_rows(latently, tmp_path):  # noqa: F811
     assert facts["rows"] == N and facts["missing_cells"] == 0
     assert answer.err.count("line without numbers below the table") == 3
     assert "row 241 is left out: it is the sum" in answer.err
+    imputed = latently("impute", tmp_path / "m", tmp_path / "a.csv", "-o", tmp_path / "b.csv")
+    assert "imputed 5 cells" in imputed.err  # of the line that might be a shop
+    assert "formulas" not in imputed.err  # where numbers are negative
+    assert (tmp_path / "b.csv").read_text().splitlines()[-1].startswith(",see the yearly book")
 
 
 def test_names_that_mean_identification(latently, tmp_path):  # noqa: F811

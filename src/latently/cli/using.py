@@ -208,7 +208,7 @@ def impute(folder, data, reading, missing, voice, *, draw, draws, std, seed, out
     def frames():
         nonlocal n_imputed
         for frame, values, _ in later.frames(None):
-            n_imputed += int(np.isnan(values).sum())
+            n_imputed += int(np.isnan(values[~answers.lines_of_text(frame, later, values)]).sum())
             if std:
                 imputed, errors = answers.imputed_with_errors(model, record, values)
                 completed = answers.with_imputed(frame, later, values, imputed, as_text=as_text)

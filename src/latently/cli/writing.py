@@ -144,12 +144,21 @@ def _as_text(frame, first, separator, decimal):
     return text.getvalue()
 
 
+def _is_negative(text):
+    """Whether a text is a negative number, which tables of text are full of."""
+    try:
+        float(text.replace(",", "."))
+    except ValueError:
+        return False
+    return text.startswith("-")
+
+
 def _warn_of_formulas(frame):
     """Cells of text, such as labels, are written as they are: other programs have to read the same."""
     for name, column in frame.items():
         cells = [name] if column.dtype.kind in "biuf" else [name, *column.tolist()]
         for cell in cells:
-            if isinstance(cell, str) and cell.startswith(_FORMULAS):
+            if isinstance(cell, str) and cell.startswith(_FORMULAS) and not _is_negative(cell):
                 warnings.warn(
                     f"the text {shown(cell, 30)} begins as formulas of spreadsheets do, "
                     "and is written as it is; import such a file as text, not by opening it",

@@ -131,8 +131,9 @@ def with_imputed(frame, later, values, rows, *, as_text=False):
     everywhere if the frame is one of several.
     """
     columns: dict[str, Any] = {}
+    is_row = ~lines_of_text(frame, later, values)
     for j, name in enumerate(later.names):
-        here, column = np.isnan(values[:, j]), frame[name]
+        here, column = np.isnan(values[:, j]) & is_row, frame[name]
         kind = later.record.kind_of(later.record.columns[j])
         if kind.name in WITH_LEVELS and here.any():  # a level that the fit has not seen is not missing
             here = here & np.array([text is None for text in texts_of(column, later.missing)])
@@ -149,6 +150,22 @@ def with_imputed(frame, later, values, rows, *, as_text=False):
             cells = cells.astype(np.float32) if str(column.dtype).lower() in _SINGLE else cells
         columns[name] = cells
     return frame.assign(**columns)
+
+
+def lines_of_text(frame, later, values):
+    """(n,) whether a line has text where numbers should be, and no value at all, as notes below a table."""
+    lines = np.isnan(values).all(axis=1)
+    if not lines.any():
+        return lines
+    numbers = [
+        name
+        for name, own in zip(later.names, later.record.columns, strict=True)
+        if later.record.kind_of(own).name == "number"
+    ]
+    cells = frame.loc[lines, numbers]
+    texts = [[text is not None for text in texts_of(cells[name], later.missing)] for name in numbers]
+    lines[lines] = np.any(np.array(texts, dtype=bool).reshape(len(numbers), -1), axis=0)
+    return lines
 
 
 def _with_cells(column, here, cells):
