@@ -44,18 +44,26 @@ REPRODUCTION = Reproduction(
     published=PUBLISHED,
     measure=measure,
     remarks=(
-        """Fits are half as many as the 20 of the paper.""",
-        """On thyroid all methods but the untrained network are above the published F1; an isolation forest is
-        the best of them. On arrhythmia the trained network is below the untrained one, and both below PCA and
-        the forest: with fewer than 200 training rows of 274 features, the error of rows trained on is
-        far smaller than that of all others. On KDD DAGMM has the largest AUROC.""",
-        """Our penalty does not make results on thyroid steadier than the literal one, with everything else
-        equal: the covariances are shrunken and the mixture is that of all rows in both, so that the literal
-        one, which nearly vanishes, does no harm.""",
+        """
+        Fits are half as many as the 20 of the paper, on KDD three, and epochs a tenth.
+        """,
+        """
+        On thyroid all methods but the untrained network are above the published F1; an isolation forest is
+        the best of them. On arrhythmia the published F1 is not reached: the trained network is below the
+        untrained one, and both below PCA and the forest, which reach it. There are fewer than 200 training
+        rows of 274 features, and the error of rows trained on is far smaller than that of all others. On KDD
+        the published F1 is not reached by any method; the forest has the largest, DAGMM the largest AUROC by
+        0.002.
+        """,
+        """
+        Over random halves, which differ in rows and seed, the deviation of F1 on thyroid is 0.062 with our
+        penalty, 0.069 with the literal one and 0.100 with literal penalty and covariances; PCA, which has no
+        seed, has 0.045. "Section 2.5.2, spread" has that over seeds alone.
+        """,
     ),
     settings={
         "sets": ["thyroid", "arrhythmia", "KDD 10 %"],
-        "seeds": {"thyroid": 10, "arrhythmia": 10, "KDD 10 %": 10},
+        "seeds": {"thyroid": 10, "arrhythmia": 10, "KDD 10 %": 3},
         "epochs": {"thyroid": 2000, "arrhythmia": 1000, "KDD 10 %": 20},
         "learning_rate": 1e-3,
         "kdd_rows": 50000,

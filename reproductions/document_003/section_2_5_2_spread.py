@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import torch
 from scipy.stats import rankdata
-from sklearn.datasets import load_digits
 from sklearn.metrics import f1_score, roc_auc_score
 
 from latently.datasets import load
@@ -19,21 +18,15 @@ SIZES = {  # layers of thyroid as in the paper
     "thyroid": {"hidden_layer_sizes": (12, 4), "n_factors": 1, "n_components": 2, "batch_size": 1024},
     "arrhythmia": {"hidden_layer_sizes": (10,), "n_factors": 2, "n_components": 2, "batch_size": 128},
     "breast cancer": {"hidden_layer_sizes": (12, 4), "n_factors": 1, "n_components": 2, "batch_size": 128},
-    "digits": {"hidden_layer_sizes": (30, 10), "n_factors": 2, "n_components": 4, "batch_size": 128},
 }
 OURS, LITERAL, UNSHRUNKEN = "ours", "literal penalty", "literal penalty and covariances"
-STOPPED = "ours, stopped early"
-VARIANTS = (OURS, LITERAL, UNSHRUNKEN, STOPPED)
-EIGHT = 8  # the digit that is odd
+VARIANTS = (OURS, LITERAL, UNSHRUNKEN)
 TOGETHER = 4  # fits whose ranks are averaged, or of which the one with the least loss is taken
 LAST = 0.05  # of the epochs, whose mean loss is that of a fit: single ones are noisy
 
 
 def rows_of(name):
     """Rows and whether they are anomalies."""
-    if name == "digits":
-        X, y = load_digits(return_X_y=True)
-        return X, y == EIGHT
     rows = load("wdbc" if name == "breast cancer" else f"{name}_odds")
     return np.asarray(rows.X, dtype=float), rows.y == rare(rows.y)
 
@@ -48,7 +41,6 @@ def options_of(variant, n_rows):
         OURS: {},
         LITERAL: {"covariance_penalty": 0.005 / n_rows},
         UNSHRUNKEN: {"covariance_penalty": 0.005 / n_rows, "covariance_shrinkage": 0.0},
-        STOPPED: {"validation_fraction": 0.2, "patience": 100},
     }[variant]
 
 
@@ -137,15 +129,16 @@ REPRODUCTION = Reproduction(
     id="003/section-2.5.2-spread",
     title="spread of DAGMM over seeds",
     source="section 2.5.2 of document 003, which has no numbers",
-    data="""Thyroid and arrhythmia in the form of ODDS, Wisconsin breast cancer with its malignant cases as
-        anomalies, and scikit-learn's digits with the eights as anomalies.""",
+    data="""
+        Thyroid and arrhythmia in the form of ODDS, and Wisconsin breast cancer with its malignant cases as
+        anomalies.
+    """,
     protocol="""
         Random halves of the rows; from the training half anomalies are taken out. On every half fits differ
         in the seed alone, so that the spread over seeds is not mixed with that over rows. As many test rows
         as there are anomalies are called anomalies. "Mean rank" averages the ranks that test rows have by
         fits with four seeds, and "least loss" takes the fit whose loss, a mean over the last twentieth of its
-        epochs, is the least of four. "Stopped early" holds a fifth of the training rows out, and keeps the
-        parameters of the epoch with their least loss, which no later one within 100 epochs improves.
+        epochs, is the least of four.
     """,
     keys=("data", "variant"),
     columns={
@@ -159,10 +152,24 @@ REPRODUCTION = Reproduction(
     },
     published=(),
     measure=measure,
+    remarks=(
+        """
+        On thyroid the F1 of one fit has a deviation over seeds of 0.091, with the penalty of the paper 0.107,
+        and with its covariances too 0.131. So ours is steadier, but not by half. The mean of the ranks of
+        four fits has 0.051, less than half of either, and is better: an F1 of 0.62 for 0.53.
+        """,
+        """
+        The least loss of four fits is no better or steadier on thyroid than any of them: fits that lower the
+        loss further do not tell anomalies better there.
+        """,
+        """
+        Deviations of four fits are of three values on each of two halves, so they are rough themselves.
+        """,
+    ),
     settings={
-        "epochs": {"thyroid": 2000, "arrhythmia": 1000, "breast cancer": 500, "digits": 300},
+        "epochs": {"thyroid": 2000, "arrhythmia": 1000, "breast cancer": 500},
         "halves": 2,
         "seeds": 12,
     },
-    quick_settings={"epochs": {"digits": 2}, "halves": 1, "seeds": 2},
+    quick_settings={"epochs": {"breast cancer": 2}, "halves": 1, "seeds": 2},
 )
