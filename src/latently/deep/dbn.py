@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from latently.deep.belief import LISTED_UNITS, BeliefNet, BeliefTraining
 from latently.deep.boltzmann import BinaryUnits, Machine
+from latently.deep.boltzmann_options import BoltzmannOptions, start_intercept, through_codes
 from latently.deep.draws import RowDraws
-from latently.deep.rbm import RBM, BoltzmannOptions, start_intercept, through_codes
+from latently.deep.rbm import RBM
 from latently.estimators.checks import check_flag, check_integer, check_layer_sizes, check_number
 from latently.estimators.labels import (
     checked_classes,
