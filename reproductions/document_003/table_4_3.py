@@ -16,6 +16,7 @@ COIL, UMIST = "Coil-20", "UMIST"
 ROWS, FEATURES = "groups of rows", "groups of pixels"
 MOVED, MANY = "groups of pixels, moves", "60 groups of pixels"
 ACTIVE, OF_CODES, OF_IMAGES, WARD = "active code", "k-means of codes", "k-means of rebuilt", "Ward of codes"
+OF_WARD = "Ward of images"
 PRINTED = {
     INBMT_: ((0.7911, 0.8631, 0.7917), (0.5426, 0.7028, 0.5461)),
     KMEANS: ((0.5563, 0.7768, 0.6201), (0.4696, 0.5994, 0.4713)),
@@ -53,6 +54,7 @@ def of_one(X, y, settings, seed):
     for n_clusters in settings["more clusters"]:
         labels = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(X).labels_
         yield record(KMEANS, "", y, labels, n_clusters, rule=f"{n_clusters} clusters")
+    yield record(OF_WARD, "", y, ward(X), N_CLASSES)
     few = {"max_iter": sweeps, "random_state": seed}
     for method, cls in ((FNMTF, FastNMTF), (PNMT, PenalizedNMTF)):
         model, seconds = fitted(cls(N_CLASSES, N_CLASSES, n_init=n_init, **few), X)
@@ -84,15 +86,21 @@ def of_one(X, y, settings, seed):
 def of_clusters(method, start, y, model, settings, seed):
     """Records of 20 clusters of codes and of rebuilt images; k-means is repeated, and means are given."""
     codes = model.codes_.astype(float)
-    for rule, rows in ((OF_CODES, codes), (OF_IMAGES, codes @ model.components_)):
+    # rebuilt images in K dimensions with the distances that they have: B = R O, rows of O being orthonormal
+    root = np.linalg.qr(model.components_.T, mode="r").T
+    for rule, rows in ((OF_CODES, codes), (OF_IMAGES, codes @ root)):
         repeats = [
             record(method, start, y, labels, model.n_components_, rule=rule)
             for own in range(seed, seed + settings["repeats"])
             for labels in [KMeans(N_CLASSES, n_init=3, random_state=own).fit(rows).labels_]
         ]
         yield repeats[0] | {name: float(np.mean([one[name] for one in repeats])) for name in MEASURES}
-    labels = AgglomerativeClustering(N_CLASSES, linkage="ward").fit(codes).labels_
-    yield record(method, start, y, labels, model.n_components_, rule=WARD)
+    yield record(method, start, y, ward(codes), model.n_components_, rule=WARD)
+
+
+def ward(rows):
+    """Labels of 20 clusters."""
+    return AgglomerativeClustering(N_CLASSES, linkage="ward").fit(rows).labels_
 
 
 def of_codes(method, start, X, y, model, seconds):
@@ -142,7 +150,8 @@ REPRODUCTION = Reproduction(
         No labels are used. The source does not say how codes become clusters; here a row belongs to the
         active code that explains most of it alone. Beside that, codes of fits whose number of codes is learnt
         ("moves") or starts from 60 groups of pixels are put into 20 clusters by k-means (means over 5 seeds)
-        or by Ward's method, and so are the images rebuilt from them. These were all that was tried.
+        or by Ward's method, and so are by k-means the images rebuilt from them. Ward's method of the images
+        stands beside it. These were all that was tried.
     """,
     keys=("data", "method", "start", "clusters"),
     columns={
@@ -188,9 +197,14 @@ REPRODUCTION = Reproduction(
         clusters either: from 60 groups of rows it is 3 449 689 for Coil-20.
         """,
         """
-        The accuracy of .7911 printed for iNBMT was not reached. Its rule from codes to clusters is
-        not stated, and neither is the number of codes; no result of ours that is chosen without
-        labels comes near.
+        The accuracy of .7911 printed for iNBMT was not reached. Its rule from codes to clusters is not
+        stated, and neither is the number of codes. Of the rules tried, Ward's method of 60 codes comes
+        nearest: .7389 on Coil-20 (ME-IBP .7375), and on UMIST .4365 (ME-IBP .4557; its 50 codes by moves
+        .4696), for .5426. But Ward's method of the images themselves has .7340 and .4209, so on Coil-20 it is
+        the method of clustering, not the codes, that is better than k-means; on UMIST codes help a little.
+        """,
+        """
+        Moves, which learn the number of codes, take seconds at full size, and raise J.
         """,
         """
         PNMT is worse than printed. The source does not give its penalties; whether others reach the print was
