@@ -235,18 +235,15 @@ def tell(found, output, voice, data=(), with_table=False):
         if fact in found.agreement:
             lines.append(text.format(label=shown(record.label), **_shares(found)))
     files = ", ".join(name for name in FILES if Path(output, name).is_file())
-    voice.result(
-        [*lines, f"Wrote {files} to {shown(output)}", f"Next: {_next(model, output, data)}"], **facts
-    )
+    voice.result([*lines, f"Wrote {files} to {shown(output)}", f"Next: {_next(output, data)}"], **facts)
 
 
-def _next(model, output, data):
+def _next(output, data):
     """The command that most will want to run next."""
     page = Path(output, "report.html")
     if page.is_file():
         return f"open {shlex.quote(str(page))} in a browser"
-    use = "report" if hasattr(model, "score_samples") else "transform"
-    return shlex.join(["latently", use, str(output), *map(str, data)])
+    return shlex.join(["latently", "report", str(output), *map(str, data)])
 
 
 def _shares(found):
