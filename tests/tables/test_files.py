@@ -121,6 +121,15 @@ def test_a_sheet_begins_below_its_titles(tmp_path, ending, units):
     assert given.columns == ["column_1", "column_2", "column_3"] and given.n_rows == len(lines) - 2
 
 
+def test_the_first_of_several_sheets_is_read_and_told(tmp_path):
+    pytest.importorskip("openpyxl")
+    with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
+        pd.DataFrame({"a": [1, 2], "b": [3, 4]}).to_excel(book, sheet_name="Data", index=False)
+        pd.DataFrame({"c": [5]}).to_excel(book, sheet_name="More", index=False)
+    with pytest.warns(UserWarning, match=r"has 2 sheets \('Data', 'More'\); the first is read"):
+        assert table_of(tmp_path / "a.xlsx").columns == ["a", "b"]
+
+
 def test_a_line_of_too_many_cells_is_named(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 5 + "1,2,3\n")
     with pytest.raises(ValueError, match="line 7 has 3 cells, but the table has 2 columns"):
@@ -137,6 +146,7 @@ def test_a_line_of_too_many_cells_is_named(tmp_path):
         ("a,b\n(12),1\n(3.5),2\n", [[-12, 1], [-3.5, 2]]),
         ("# made by a machine\n# in 2024\na,b\n1,2\n3,4\n", [[1, 2], [3, 4]]),
         ("# a,b\n1,2\n3,4\n", [[1, 2], [3, 4]]),
+        ("a,b\n\u22121.5,2\n\u20133,\u2212$4\n", [[-1.5, 2], [-3, -4]]),
     ],
 )
 @pytest.mark.filterwarnings("ignore:numbers are read with a decimal comma")

@@ -59,6 +59,7 @@ def _numbers_in_cells(
 
 
 _BLANKS = "[ \u00a0\u2009\u202f'\u2019]"
+_MINUS = ("\u2212", "\u2013", "\u2012")  # as typesetters write it: a minus and dashes
 _AROUND = re.compile(r"^[$€£¥₹]\s*|\s*([$€£¥₹%‰]|eur|usd|gbp|chf)$")  # currencies and percent
 _GROUPED = {  # whole numbers in groups of three, by the decimal mark
     ".": re.compile(rf"[+-]?\d{{1,3}}((,\d{{3}})+|({_BLANKS}\d{{3}})+)?(\.\d+)?"),
@@ -69,6 +70,7 @@ _PLAIN = {".": re.compile(r"[+-]?\d+(\.\d+)?"), ",": re.compile(r"[+-]?\d+(,\d+)
 
 def _decorated(word: str, decimal: str) -> float:
     """The number in "$1,234.50", "1 234", "(12)" or "7 %", which stands for 7; NaN if there is none."""
+    word = f"-{word[1:]}" if word.startswith(_MINUS) else word
     if len(word) > 40 or not any(map(str.isdigit, word)):
         return float("nan")
     negative = word.startswith("(") and word.endswith(")")  # as accountants write it

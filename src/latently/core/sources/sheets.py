@@ -18,7 +18,13 @@ def read_sheet(path: Path, ending: str, name: str, given: Given) -> tuple[Any, b
     pandas = package("pandas", "csv", f"{ending} files")
     engine = "odf" if ending == ".ods" else "openpyxl"
     package(engine, "excel", f"{ending} files")
-    cells = pandas.read_excel(path, engine=engine, header=None)
+    with pandas.ExcelFile(path, engine=engine) as book:
+        if len(book.sheet_names) > 1:
+            names = ", ".join(map(repr, book.sheet_names[:5]))
+            warnings.warn(
+                f"{name} has {len(book.sheet_names)} sheets ({names}); the first is read", stacklevel=2
+            )
+        cells = pandas.read_excel(book, header=None)
     cells = cells.dropna(axis=1, how="all")
     first = _lines_above(cells, name) if given.skip_rows is None else given.skip_rows
     cells = cells.iloc[first:].dropna(how="all")
