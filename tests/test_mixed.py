@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
 import latently
 from latently.mixture import MixedMixture
@@ -269,6 +270,17 @@ def test_bad_columns_are_named(change, message):
     kinds = {name: kind for name, kind in KINDS.items() if name != "town"}
     with pytest.raises(ValueError, match=message):
         model(columns=kinds).fit(frame.assign(**change))
+
+
+@pytest.mark.parametrize("values", [["Bonn"] * 300, [True] * 300, [1.0] * 300])
+def test_columns_of_one_value_are_told_and_change_nothing(values):
+    frame, *_ = table()
+    kinds = {name: kind for name, kind in KINDS.items() if name != "town"}
+    without = model(columns=kinds).fit(frame.drop(columns="town"))
+    with pytest.warns(UserWarning, match="'town'"):
+        found = model(columns=kinds).fit(frame.assign(town=values))
+    groups = found.predict(frame.assign(town=values)), without.predict(frame.drop(columns="town"))
+    assert adjusted_rand_score(*groups) > 0.97
 
 
 @pytest.mark.parametrize(

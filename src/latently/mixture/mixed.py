@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import like, namespace, to_numpy
+from latently.core.words import listed
 from latently.distributions.columns import ColumnPrior, Layout
 from latently.distributions.counts import CountPrior
 from latently.distributions.levels import cut_points, level_counts, places
@@ -19,6 +20,7 @@ from latently.distributions.mixture import MixtureParams
 from latently.estimators.checks import check_choice, check_integer
 from latently.estimators.data import is_dask
 from latently.estimators.labels import component_labels
+from latently.estimators.messages import warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.rows import rows_of
 from latently.mixture.base import MixtureEstimator
@@ -157,6 +159,7 @@ class MixedMixture(MixtureEstimator):
             self.columns_: Any = (
                 None if plain else found(rows.parts(), self.columns, self.unseen, rows.with_weight(weight))
             )
+            _tell_single_levels(self.columns_ or ())
         columns = getattr(self, "columns_", None)
         if columns is None or (rows is None and all(one.kind == "number" for one in columns)):
             return X
@@ -368,6 +371,12 @@ class MixedMixture(MixtureEstimator):
         logs = to_numpy(fitted.kernel.family.prepare(fitted.params.components).log_levels)
         chances = np.exp(logs[places(self._layout.all_sizes)[at], :]).T
         return pandas.DataFrame(chances, columns=list(self.columns_[names.index(column)].levels))
+
+
+def _tell_single_levels(columns):
+    names = [one.name for one in columns if len(one.levels) == 1]
+    if names:
+        warn_user(f"X has columns with one level only ({listed(names)}), which tell rows apart in nothing")
 
 
 def on_numbers(model, X):
