@@ -1,6 +1,6 @@
 """Classifiers with few labels: accuracy, log loss and calibration error of latently and baselines.
 
-    python -m benchmarks.few_labels [--sets NAMES] [--shares 0 0.5] [--seeds 5] [--json FILE]
+    python -m benchmarks.few_labels [--sets NAMES or FILES.npz] [--shares 0 0.5] [--seeds 5] [--json FILE]
     python -m benchmarks.few_labels --table FILE    # the table of docs/mjfa.md, of earlier records
 
 A share of 0 means five rows of each class, others that share of each class, at least two rows. The rest is
@@ -43,8 +43,11 @@ MOST_ROWS, MOST_TESTED = 800, 300
 
 
 def rows_of(name):
-    """Rows and classes 0, 1, ... of a data set, at most 800 of them."""
-    if name in ("iris", "wine", "digits"):
+    """Rows and classes 0, 1, ... of a data set or of an .npz file with X and y, at most 800 of them."""
+    if name.endswith(".npz"):
+        with np.load(name) as arrays:
+            X, y = arrays["X"], arrays["y"]
+    elif name in ("iris", "wine", "digits"):
         X, y = getattr(theirs, f"load_{name}")(return_X_y=True)
     elif name == "wdbc":
         X, y = theirs.load_breast_cancer(return_X_y=True)

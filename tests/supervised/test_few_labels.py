@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import softmax
 from sklearn.base import clone
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_digits, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import scale
@@ -381,6 +381,21 @@ def test_unlabelled_rows_are_kept_at_three_times_the_labelled_ones(model):
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     fully = quietly(model.set_params(unlabelled_weight=1), rows, labels).predict_proba(X)
     assert np.abs(ours - fully).max() > 1e-3
+
+
+@pytest.mark.parametrize("shrinkage", ["auto", None])
+def test_unlabelled_rows_count_less_where_they_turn_classes_away_from_labels(shrinkage):
+    digits, number = load_digits(return_X_y=True)
+    rows = scale(np.linalg.svd(digits - digits.mean(axis=0), full_matrices=False)[0][:, :8])[:400]
+    label, n_told = (number[:400] > 4).astype(int), 60  # classes of five clusters each
+    told = np.where(np.arange(400) < n_told, label, -1)
+    model = MJFAClassifier(1, 3, shrinkage=shrinkage, temperature=None, **QUICK)
+    ours, lighter, heavier = (
+        quietly(clone(model).set_params(unlabelled_weight=share), rows, told)
+        for share in ("auto", 0.3 * n_told / 340, 3 * n_told / 340)
+    )
+    np.testing.assert_allclose(ours.predict_proba(rows), lighter.predict_proba(rows), rtol=1e-6, atol=1e-9)
+    assert np.abs(ours.predict_proba(rows) - heavier.predict_proba(rows)).max() > 0.01
 
 
 @models

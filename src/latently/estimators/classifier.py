@@ -215,17 +215,7 @@ class DensityClassifier(ClassifierMixin, Rejecting):
     def _held_out(self, rows, codes, weight, amount):
         """What is best for rows held out of fits to the others."""
         folds, unweighted = _folds(rows, codes, weight), bool(np.all(weight == 1.0))
-        model = clone(self).set_params(temperature=None)
-        if hasattr(self, "shrinkage"):
-            model.set_params(shrinkage=amount)
-        for fitted in (model, *([model.density] if hasattr(model, "density") else [])):
-            options = fitted.get_params(deep=False)
-            brief = {name: value for name, value in _BRIEF.items() if name in options}
-            if {"tol", "max_iter"} <= set(options):
-                brief["tol"] = max(options["tol"], _LOOSEST)
-                brief["max_iter"] = min(options["max_iter"], _LONGEST)
-            fitted.set_params(**brief)
-        model._chooses = False
+        model = self._brief_copy(**({"shrinkage": amount} if hasattr(self, "shrinkage") else {}))
         joint, told, counted = [], [], []
         for fold in range(_FOLDS):
             others = folds == fold
@@ -247,6 +237,19 @@ class DensityClassifier(ClassifierMixin, Rejecting):
         if not joint:
             return Calibration(loss=np.inf)
         return calibrated(*map(np.concatenate, (joint, told, counted)))
+
+    def _brief_copy(self, **options):
+        """An unfitted copy for quick fits, which decides nothing by further fits."""
+        model = clone(self).set_params(temperature=None, **options)
+        for fitted in (model, *([model.density] if hasattr(model, "density") else [])):
+            given = fitted.get_params(deep=False)
+            brief = {name: value for name, value in _BRIEF.items() if name in given}
+            if {"tol", "max_iter"} <= set(given):
+                brief["tol"] = max(given["tol"], _LOOSEST)
+                brief["max_iter"] = min(given["max_iter"], _LONGEST)
+            fitted.set_params(**brief)
+        model._chooses = False
+        return model
 
     # -- files --------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ number of classes that given parameters imply, and `_class_of_draw(latent)`, the
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +17,13 @@ from latently.estimators import em
 from latently.estimators.checks import check_number
 from latently.estimators.classifier import FEW
 from latently.estimators.labels import UNLABELLED
+from latently.estimators.messages import InterruptedWarning
+from latently.estimators.weights import in_rows
 from latently.mixture.base import MixtureEstimator
 from latently.supervised.few_rows import FewRows, KnownClasses
 
 _MOST_UNLABELLED = 3.0  # times the weight of labelled rows that unlabelled ones have at most, by default
+_FEWER_UNLABELLED = 0.3  # the same where they turn classes away from the labels
 
 
 def fit(self, X, y=None, sample_weight=None):
@@ -106,19 +110,61 @@ class Learnt:
     amount: Any = None  # of rows that classes borrow
     few: FewRows | None = None  # some rows in main memory
     interrupted: bool = False  # by the user
+    outweighed: bool = False  # whether unlabelled rows turn the classes away from the labels
 
 
 def learn(self, known):
     """How much classes borrow and, where rows are few, the temperature, from a sample of any rows."""
     self._calibrate(self._given_calibration())
     borrows = getattr(self, "shrinkage", None) not in (None, 0)
-    if known is None or not (borrows or self._learns()):
+    if known is None or not (borrows or self._learns() or _may_be_outweighed(self, known.unlabelled)):
         return Learnt()
     few = known.sample()
+    try:
+        outweighed = _may_be_outweighed(self, few.codes == UNLABELLED) and _outweighed(self, few)
+    except (KeyboardInterrupt, InterruptedWarning):
+        return Learnt(getattr(self, "shrinkage", None), few, interrupted=True)
+    if outweighed:
+        share = _share_of_unlabelled(few.weight, few.codes == UNLABELLED, _FEWER_UNLABELLED)
+        few = replace(few, weight=np.where(few.codes == UNLABELLED, share, 1.0) * few.weight)
     if known.sizes().mean() < FEW:
         amount, interrupted = self._learn(few.X, few.codes, few.weight)
-        return Learnt(amount, few, interrupted)
-    return Learnt(None if self._borrows_by_itself() else getattr(self, "shrinkage", None), few)
+        return Learnt(amount, few, interrupted, outweighed)
+    amount = None if self._borrows_by_itself() else getattr(self, "shrinkage", None)
+    return Learnt(amount, few, outweighed=outweighed)
+
+
+def _may_be_outweighed(self, unlabelled):
+    by_itself = isinstance(self.unlabelled_weight, str) and self.prior is not None
+    return by_itself and self._chooses and n_classes(self) > 1 and bool(np.any(unlabelled))
+
+
+def _outweighed(self, few):
+    """Whether labelled rows get their class less often from a fit with unlabelled rows than from one without.
+
+    They do if those that change for the worse are more than the others by over one standard error.
+    """
+    told, right = few.labelled(), []
+    for rows in (told, few):
+        model = self._brief_copy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", InterruptedWarning)
+            try:
+                model.fit(rows.X, rows.codes, in_rows(rows.weight))
+            except (ValueError, ArithmeticError):  # fewer rows than the model needs
+                return False
+        if len(model.classes_) < n_classes(self):
+            return False
+        right.append(model._class_log_joint(told.X).argmax(axis=1) == told.codes)
+    lost, won = (told.weight[one & ~other].sum() for one, other in (right, right[::-1]))
+    return bool(lost - won > np.sqrt(lost + won))
+
+
+def _share_of_unlabelled(weight, unlabelled, most):
+    """What unlabelled rows count for if they may have `most` times the weight of the others."""
+    total = weight[unlabelled].sum()
+    return min(1.0, most * weight[~unlabelled].sum() / total) if total > 0 else 1.0
 
 
 def fit_learnt(self, data, known, learnt):
@@ -144,7 +190,7 @@ def start(self, problem, progress=None):
         self.n_init = n_init
 
 
-def lightened(self, data, known):
+def lightened(self, data, known, learnt):
     """The rows with unlabelled ones counted as `unlabelled_weight` says."""
     if known is None or self.unlabelled_weight == 1 or not np.any(known.codes == UNLABELLED):
         return data
@@ -152,8 +198,9 @@ def lightened(self, data, known):
     if isinstance(self.unlabelled_weight, str):
         if self.prior is None:  # maximum likelihood
             return data
-        total = weight[unlabelled].sum()
-        share = min(1.0, _MOST_UNLABELLED * weight[known.labelled].sum() / total) if total > 0 else 1.0
+        told = unlabelled | known.labelled
+        most = _FEWER_UNLABELLED if learnt.outweighed else _MOST_UNLABELLED
+        share = _share_of_unlabelled(weight[told], unlabelled[told], most)
     else:
         share = float(self.unlabelled_weight)
     lighter = data.with_field("weight", np.where(known.codes == UNLABELLED, share * weight, weight))
