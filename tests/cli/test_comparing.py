@@ -76,7 +76,7 @@ def test_a_misfit_is_named_with_its_columns(latently, tmp_path):
     table, _ = make_table(1200, 3)
     table["b"] = np.random.default_rng(0).integers(0, 3, 1200)
     table.to_csv(tmp_path / "a.csv", index=False)
-    facts = json.loads(latently("compare", tmp_path / "a.csv", "--budget", 1, "--json").out)
+    facts = json.loads(latently("compare", tmp_path / "a.csv", "--budget", 4, "--json").out)
     assert facts["fits"] is False or "The model fits" in facts["verdict"]
     assert len(facts["families"]) > 3
 
