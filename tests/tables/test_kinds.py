@@ -220,6 +220,11 @@ def test_large_files_are_fitted_from_disk(latently, home):  # noqa: F811
     )
 
 
+def test_a_cluster_takes_numbers_only(latently, home, tmp_path):  # noqa: F811
+    given = ["fit", home / "trips.csv", "--scheduler", "tcp://nowhere:1", "-o", tmp_path / "m"]
+    assert "--scheduler fits numbers only, but 'ticket' holds" in latently(*given, code=1).err
+
+
 def test_new_levels_are_told_and_left_alone(model):
     holed, _ = with_holes(trips()[0])
     new = holed.assign(ticket=holed["ticket"].where(holed.index > 3, "year"))
@@ -291,3 +296,17 @@ def test_a_report_takes_the_table_of_a_mixed_mixture():
     assert "month" in report(whole.estimator_, rows, **given).html
     with pytest.raises(ValueError, match="stand for none of its 2 levels"):
         report(whole.estimator_, rows + 5.0, **given)
+
+
+def test_spellings_of_numbers_and_truth_are_one_level(tmp_path):
+    """Files write the same cell in several ways: True, true and TRUE, 1 and 1.0."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=60), "y": rng.normal(size=60), "member": rng.random(60) < 0.5})
+    table["code"] = np.where(table["member"], 1, 0)
+    found = TableModel(MixedMixture(2, random_state=0), as_is=["*"]).fit(table)
+    texts = table.assign(
+        member=np.where(table["member"], "TRUE", "false"), code=[f"{value}.0" for value in table["code"]]
+    )
+    texts.to_csv(tmp_path / "a.csv", index=False)
+    np.testing.assert_array_equal(found.score_samples(texts), found.score_samples(table))
+    np.testing.assert_array_equal(found.predict(tmp_path / "a.csv"), found.predict(table))
