@@ -162,8 +162,10 @@ def cells_of(numbers: np.ndarray, kind: Kind, like: Any = None) -> np.ndarray:
     if texts:
         levels = np.array(kind.levels, dtype=object)
     made = levels[numbers.astype(int)]
-    plain = not texts and all(isinstance(level, float) for level in levels)
-    return made.astype(float) if plain else made
+    for plain in () if texts else (bool, float):
+        if all(isinstance(level, plain) for level in levels):
+            return made.astype(plain)
+    return made
 
 
 def _value(level: str, levels: Sequence[str]) -> Any:
