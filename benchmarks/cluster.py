@@ -86,7 +86,7 @@ def _peak(dask_worker):
 
 
 class Marks:
-    """Notes what workers have sent so far, and the passes, after every iteration."""
+    """Notes what all processes have sent so far, after every iteration."""
 
     def __init__(self, client):
         self.client, self.sent = client, []
@@ -122,7 +122,8 @@ def sizes():
                 for n_parts in (8, 32):
                     X = lazy_rows(20_000, D, n_parts)
                     moved = bytes_of_a_pass(client, make(K, q), X)
-                    parameters = 8 * (K * D * D if name == "GaussianMixture" else K * D * (q + 2))
+                    per_feature = {"GaussianMixture": D, "NMF": 1}.get(name, q + 2)
+                    parameters = 8 * K * D * per_feature
                     found.append(
                         {"model": name, "D": D, "K": K, "q": q, "workers": n_workers, "partitions": n_parts,
                          "bytes": moved, "parameters": parameters}
