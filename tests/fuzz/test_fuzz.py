@@ -9,6 +9,7 @@ COUNTS = {
     "forged_model": 60,
     "forged_checkpoint": 12,
     "random_fit": 12,
+    "weighted_entries": 4,
     "same_fit": 8,
     "killed_save": 1,
     "many_threads": 1,
