@@ -189,6 +189,11 @@ def test_lists_are_not_taken_for_numbers_where_columns_are_named(counts):
         of_kinds().fit(counts.tolist())
 
 
+def test_no_rows_of_several_kinds_are_told_as_by_all_models(counts):
+    with pytest.raises(ValueError, match="0 sample"):
+        of_kinds().fit(counts).predict(counts[:0])
+
+
 def test_columns_of_one_name_are_refused(counts):
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match="several columns named 'a'"):
@@ -232,7 +237,7 @@ def test_integers_beyond_any_index_are_named(n):
         GaussianMixture(2, max_iter=2, tol=0.0).fit(X).sample(n)
 
 
-@pytest.mark.parametrize("name", ["PCA", "NLMF", "RBM", "VAE", "DAGMM"])
+@pytest.mark.parametrize("name", ["PCA", "NMF", "NLMF", "RBM", "VAE", "DAGMM"])
 def test_factors_that_are_no_numbers_are_named(name):
     factorization, deep = vars(latently.factorization), pytest.importorskip("latently.deep")
     options = {} if name == "PCA" else {"max_iter": 1}

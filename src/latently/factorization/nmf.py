@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import is_floating, is_sparse, like, namespace, to_numpy
+from latently.backend.namespace import is_floating, is_native, is_sparse, like, namespace, to_numpy
 from latently.core.data import Data
 from latently.core.tree import mapped
 from latently.distributions.divergences import BetaDivergence, Divergence
@@ -514,7 +514,8 @@ class NMF(LinearFactorization, SweptFactorization):
     def inverse_transform(self, X):
         """Rows for given activations, (n_samples, n_features)."""
         check_is_fitted(self)
-        if not hasattr(X, "__array_namespace__") and not is_sparse(X):
+        if not is_native(X) and not is_sparse(X):
+            numbers("X", X)  # an error if they are none; float32 stays as it is
             X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.components_.shape[0]:
             raise ValueError(

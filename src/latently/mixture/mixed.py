@@ -163,6 +163,8 @@ class MixedMixture(MixtureEstimator):
         columns = getattr(self, "columns_", None)
         if columns is None or (rows is None and all(one.kind == "number" for one in columns)):
             return X
+        if rows is None and isinstance(X, np.ndarray):
+            return X  # which is empty, or no table: an error of all models
         if rows is None:
             raise TypeError(_WITHOUT_KINDS)
         return X if rows.plain and self.columns == "auto" else rows.mapped(columns, self.unseen)
