@@ -131,8 +131,8 @@ def interrupted_fit(rng, folder):
     began = time.monotonic()
     try:
         with within(60), quiet():
-            timer.start()
             try:
+                timer.start()
                 model.fit(X, y) if y is not None else model.fit(X)
                 ended = "kept the best"
             except KeyboardInterrupt:

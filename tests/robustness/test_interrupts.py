@@ -1,13 +1,16 @@
 """One Ctrl-C ends a fit that consists of several, and keeps what was found until then."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 
 from latently.deep import DMCFA, DMFA
-from latently.factorization import DeepNLMF
-from latently.mixture import PPCA, GaussianMixture
+from latently.estimators.messages import InterruptedWarning
+from latently.factorization import NLMF, DeepNLMF
+from latently.generate import SourceDensity
+from latently.mixture import PPCA, GaussianMixture, NestedMixture
 from latently.selection import Imputer, compare, select
 from latently.supervised import PerClass
 
@@ -37,6 +40,10 @@ MODELS = {
     "DMFA": lambda once: DMFA(2, 2, 2, 1, n_init=1, callbacks=[once], **LONG),
     "DMCFA-tuned": lambda once: DMCFA(2, 2, 2, 1, n_init=1, fine_tune=True, callbacks=[once], **LONG),
     "DeepNLMF": lambda once: DeepNLMF([3, 2], n_init=1, callbacks=[once], **LONG),
+    "SourceDensity": lambda once: SourceDensity(
+        NLMF(2, mapping="identity", n_init=1, callbacks=[once], **LONG),
+        GaussianMixture(2, n_init=1, callbacks=[once], **LONG),
+    ),
 }
 
 
@@ -50,9 +57,19 @@ def test_an_interrupt_ends_the_whole_fit(name):
     told = [warning for warning in caught if "interrupted" in str(warning.message)]
     assert len(told) == 1
     assert once.seen < 20  # of hundreds
-    assert np.all(
-        np.isfinite(model.score_samples(X) if hasattr(model, "score_samples") else model.transform(X))
-    )
+    used = next(name for name in ("score_sources", "score_samples", "transform") if hasattr(model, name))
+    assert np.all(np.isfinite(getattr(model, used)(X)))
+
+
+def test_an_interrupt_of_the_first_assignment_ends_a_nested_mixture(monkeypatch):
+    """Which is a fit of its own, whose end was taken for its optimum."""
+    once = Once(after=3)
+    monkeypatch.setattr("latently.mixture.nested.GaussianMixture", partial(GaussianMixture, callbacks=[once]))
+    model = NestedMixture(2, 2, n_init=1, **LONG)
+    with pytest.warns(InterruptedWarning, match="NestedMixture was interrupted"):
+        model.fit(X)
+    assert once.seen == 3 and model.n_iter_ == 0
+    assert np.all(np.isfinite(model.score_samples(X)))
 
 
 def test_the_next_fit_is_a_whole_one():

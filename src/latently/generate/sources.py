@@ -19,6 +19,7 @@ from latently.core.data import Data
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_flag, check_integer, check_weights
 from latently.estimators.data import checked_table
+from latently.estimators.fitting import ended_by_one_interrupt
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator
 from latently.estimators.randomness import as_generator, draw_from
@@ -85,7 +86,7 @@ class SourceDensity(DensityMixin, Rejecting, Estimator):
         for part in (self.factorizer, self.density):
             if sample_weight is not None and not has_fit_parameter(part, "sample_weight"):
                 raise ValueError(f"sample_weight was given, but {type(part).__name__}.fit does not accept it")
-        with unchanged_on_failure(self):
+        with unchanged_on_failure(self), ended_by_one_interrupt():
             X = checked_table(self, X, dtype=np.float64, ensure_min_samples=2)
             factorizer, density = clone(self.factorizer), clone(self.density)
             if sample_weight is None:

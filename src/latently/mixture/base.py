@@ -305,6 +305,14 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             n_vain=search.effort.in_vain if self.n_init == "auto" else None,
         )
 
+    def _first_start(self, problem, progress=None):
+        """Starting values without a search for better ones, after the user interrupted the fit."""
+        n_init, self.n_init = self.n_init, 1
+        try:
+            return MixtureEstimator._start(self, problem, progress)[0], True
+        finally:
+            self.n_init = n_init
+
     _starts = starts.Starts  # how rows are partitioned for starts
 
     @staticmethod

@@ -26,6 +26,7 @@ from latently.core.tree import mapped
 from latently.distributions.groups import HardGroups, by_group, joint_weights, split_weights
 from latently.distributions.mixture import MixtureParams, responsibilities
 from latently.estimators.checks import check_choice, check_integer, check_locations, check_mixing_weights
+from latently.estimators.fitting import ended_by_one_interrupt
 from latently.estimators.labels import component_labels
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
@@ -250,10 +251,12 @@ class NestedMixture(MixtureEstimator):
     def _start(self, problem, progress=None):
         sample = problem.summary.sample
         given = self.means_init is not None or (self.warm_start and hasattr(self, "history_"))
-        if not given and self.n_components > 1:
+        if given or self.n_components == 1:
+            return super()._start(problem, progress)
+        with ended_by_one_interrupt() as ending:
             assigned = replace(sample, allowed=self._first_assignment(sample))
-            problem = replace(problem, summary=replace(problem.summary, sample=assigned))
-        return super()._start(problem, progress)
+        problem = replace(problem, summary=replace(problem.summary, sample=assigned))
+        return (self._first_start if ending.interrupted else super()._start)(problem, progress)
 
     def _first_assignment(self, sample):
         """(n, K J) bool: sub-components of the most probable component in a mixture of K Gaussians."""

@@ -231,7 +231,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             )
             return self._done
         finally:
-            vars(self).pop("_done", None)
+            self.__dict__.pop("_done", None)
 
     def _compared(self, task: _Task, seed: int) -> list[Candidate]:
         """All candidates with their errors, in the order in which they were compared.

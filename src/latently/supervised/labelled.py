@@ -173,7 +173,7 @@ def fit_learnt(self, data, known, learnt):
     try:
         MixtureEstimator._fit(self, data)
     finally:
-        vars(self).pop("_interrupted", None)
+        self.__dict__.pop("_interrupted", None)
     if learnt.few is not None and known.sizes().mean() >= FEW:
         rows = learnt.few.labelled()
         self._learn_from_fit(like(rows.X, self.history_), rows.codes, rows.weight)
@@ -181,13 +181,9 @@ def fit_learnt(self, data, known, learnt):
 
 def start(self, problem, progress=None):
     """Starting values; the first ones, if the user interrupted before."""
-    if not getattr(self, "_interrupted", False):
-        return MixtureEstimator._start(self, problem, progress)
-    n_init, self.n_init = self.n_init, 1
-    try:
-        return MixtureEstimator._start(self, problem, progress)[0], True
-    finally:
-        self.n_init = n_init
+    if getattr(self, "_interrupted", False):
+        return self._first_start(problem, progress)
+    return MixtureEstimator._start(self, problem, progress)
 
 
 def lightened(self, data, known, learnt):
