@@ -146,7 +146,7 @@ def test_entries_behind_a_mask_are_missing(case):
     hidden = np.ma.masked_invalid(X)
     hidden.data[3, 1] = 1e9
     if not case.takes_nan:
-        uses = [getattr(fitted(case), name) for name in ROW_METHODS if case.has(name)]
+        uses = [getattr(fitted(case), name) for name in ROW_METHODS if case.has(name) and name != "impute"]
         for use in (lambda rows: case.make().fit(rows, y), *uses):
             with pytest.raises(ValueError, match="NaN"):
                 use(hidden)

@@ -166,7 +166,8 @@ def _like(name: str, template: Any, arrays: dict[str, Any]) -> Any:
         if array.shape != () or np.isnan(array) or (np.isinf(array) and np.isfinite(template)):
             raise ValueError(f"{name} must be a finite number")
         return type(template)(array)
-    dtype = to_numpy(template).dtype
-    if (array.shape, array.dtype) != (tuple(template.shape), dtype) or not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} must have shape {tuple(template.shape)}, dtype {dtype} and finite entries")
+    form = tuple(template.shape), to_numpy(template).dtype.kind  # states of float32 rows are float32
+    if (array.shape, array.dtype.kind) != form or not np.all(np.isfinite(array)):
+        kind = "float" if form[1] == "f" else to_numpy(template).dtype
+        raise ValueError(f"{name} must have shape {form[0]}, dtype {kind} and finite entries")
     return like(array, template)
