@@ -66,7 +66,9 @@ def test_sizes_without_a_model_compare_the_families_of_that_size(latently, tmp_p
 
 
 def test_compare_says_which_to_use(latently, home):
-    answer = latently("compare", home / "my table.csv", "--without", "kind", "--budget", 200, "--bootstrap", 1)
+    answer = latently(
+        "compare", home / "my table.csv", "--without", "kind", "--budget", 200, "--bootstrap", 1
+    )
     lines = answer.out.splitlines()
     assert lines[0].split()[:2] == ["family", "components"] and "stability" in lines[0]
     assert "the best of" in lines[-1] and "Gaussian mixture" in lines[-1]
@@ -76,9 +78,9 @@ def test_a_misfit_is_named_with_its_columns(latently, tmp_path):
     table, _ = make_table(1200, 3)
     table["b"] = np.random.default_rng(0).integers(0, 3, 1200)
     table.to_csv(tmp_path / "a.csv", index=False)
-    facts = json.loads(latently("compare", tmp_path / "a.csv", "--budget", 1, "--json").out)
+    facts = json.loads(latently("compare", tmp_path / "a.csv", "--budget", 4, "--json").out)
     assert facts["fits"] is False or "The model fits" in facts["verdict"]
-    assert facts["families"]
+    assert len(facts["families"]) > 3
 
 
 def test_printed_advice_runs_as_printed(latently, home, monkeypatch):
