@@ -49,7 +49,10 @@ def _together(X: Array, tasks: Sequence[Task], K: int, observed: Array | None) -
     xp = namespace(X)
     seen = None if observed is None else xp.astype(observed, X.dtype)
     weight = like(np.stack([task.weight for task in tasks]), X)
-    metric = like(np.stack([task.units for task in tasks]) ** 2, X)
+    units = np.stack([task.units for task in tasks])
+    # a common factor changes no distance beside another; this one loses no digit, and keeps squares finite
+    _, exponents = np.frexp(np.max(units, axis=1, keepdims=True))
+    metric = like(np.ldexp(units, -exponents) ** 2, X)
     labels = _nearest(X, metric, _seeds(X, weight, metric, [task.seed for task in tasks], K), seen)
     n_steps = np.array([task.n_steps for task in tasks])
     going = np.flatnonzero(n_steps > 0)
