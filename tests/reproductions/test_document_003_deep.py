@@ -39,10 +39,11 @@ def test_densities_of_factors_stand_in_columns_of_their_own():
 
 def test_two_layers_stand_on_the_first_layer_of_one():
     skip_without("leuk72_3k")
-    one, two, tuned = tables_5_2_5_4.records("Leuk72_3k", "DMFA", 0, 0)
+    one, two, tuned = tables_5_2_5_4.records("Leuk72_3k", "DMFA", 0, True, {})
     assert two["gain on test rows"] == pytest.approx(two["log p(y) test"] - one["log p(y) test"])
     assert two["gain on test rows"] > -1e-6
     assert two["bound training"] <= two["log p(y) training"] + 1e-9
+    _, two, tuned = tables_5_2_5_4.records("Leuk72_3k", "DMFA", 0, True, {"prior": None})
     assert tuned["log p(y) training"] >= two["log p(y) training"] - 1e-9
 
 
