@@ -123,7 +123,8 @@ def interrupted_fit(rng, folder):
     """Ctrl-C at any moment ends a fit at once: with the best so far, or unchanged."""
     case = chosen(rng, [case for case in CASES if "callbacks" in case.options and not case.in_closed_form])
     X, y = case.data(n=400, n_features=6, seed=int(rng.integers(1000)))
-    model = case.make(**({"max_iter": 10**6, "tol": 0.0} if "max_iter" in case.options else {}))
+    endless = {"max_iter": 10**6, "tol": 0.0}
+    model = case.make(**{name: value for name, value in endless.items() if name in case.options})
     before = dict(vars(model))
     with quiet():
         case.fit(X, y)  # imports what it needs: modules half imported are not ours to mend

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 import latently
 from latently.core import io
 from latently.deep import DMCFA, DMFA
-from latently.factorization import NLMF, NMF, PCA, BinarySparseCoding, VectorQuantizer
+from latently.factorization import NLMF, NMF, PCA, BinarySparseCoding, LinearGaussianIBP, VectorQuantizer
 from latently.generate import CodebookGenerator
 from latently.mixture import MCFA, GaussianMixture, MixedMixture
 from latently.supervised import PerClass
@@ -82,6 +82,14 @@ def test_text_that_spreadsheets_take_for_formulas_is_told(cell, tmp_path):
 
     with pytest.warns(UserWarning, match="begins as formulas of spreadsheets do"):
         assert cell in _as_text(pandas.DataFrame({"label": ["a", cell]}), True, ",", ".")
+
+
+def test_rows_beside_which_all_others_are_rounding_are_told():
+    far = np.zeros((15, 5), dtype=np.float32)
+    far[3] = 1e12
+    priors = {"concentration_prior": [1, 1], "noise_prior": [1, 1e-3], "component_prior": [1, 1e-3]}
+    with pytest.raises(ValueError, match="X holds values so far from the others"):
+        LinearGaussianIBP(**priors, max_iter=9, random_state=0).fit(far)
 
 
 # -- forged files ---------------------------------------------------------------------------------------

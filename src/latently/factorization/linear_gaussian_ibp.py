@@ -168,7 +168,13 @@ class LinearGaussianIBP(BuffetFactorization):
             log_joint = model.log_joint(draw)
             return Standing(_Chain(draw, log_joint, draw, log_joint)), False
 
-        chain = self._learnt(step, start, 1.0).params.state
+        try:
+            chain = self._learnt(step, start, 1.0).params.state
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                "X holds values so far from the others that rounding is all that is left of these; leave "
+                f"out the rows with them, or rescale X ({error})"
+            ) from error
         best = chain.best
         self.draws_ = draws[: self.n_iter_] if self.keep else []
         self._keep(
