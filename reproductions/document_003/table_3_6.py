@@ -58,7 +58,8 @@ REPRODUCTION = reproduction(
         """,
         """
         PCA+GMM and above all mPPCA are worse than printed. Fits of mPPCA from the classes end at 0.12 to
-        0.16, as printed, but are lesser optima: others are likelier by 50 to 150 of BIC, and have ERR of 0.34 to 0.42.
+        0.16, as printed, but are lesser optima: others are likelier by 50 to 150 of BIC, and have ERR of
+        0.34 to 0.42.
         """,
         """
         Our mean BIC of MCFA is lowest with 2 clusters in 3 dimensions, 10595, and 10617 with 3. With 4
