@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.special import softmax
@@ -444,3 +445,9 @@ def test_wide_rows_are_compared_in_their_principal_scores():
     wide = np.hstack([rows, 0.1 * np.random.default_rng(0).normal(size=(len(rows), 100))])
     with pytest.warns(UserWarning, match="does not tell the classes apart"):
         MJFAClassifier(1, 2, **QUICK).fit(wide * np.r_[np.full(8, 10.0), np.ones(100)], labels)
+
+
+def test_data_frames_of_many_rows_give_no_warning():
+    rows, labels = many_classes(120, n_classes=2)
+    named = pd.DataFrame(rows, columns=["one", "other"])
+    MJFAClassifier(1, 2, **QUICK).fit(named, labels)  # warnings are errors in tests

@@ -197,7 +197,13 @@ class DensityClassifier(ClassifierMixin, Rejecting):
     def _learn_from_fit(self, rows, codes, weight):
         """Set `temperature_` and `doubt_` by labelled rows of the fit, which are many."""
         if self._learns():
-            self._calibrate(calibrated(self._class_log_joint(rows), codes, weight))
+            self._calibrate(calibrated(self._own_log_joint(rows), codes, weight))
+
+    def _own_log_joint(self, rows):
+        """`_class_log_joint` of rows of the fit, which have lost the names of their columns."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self._class_log_joint(rows)
 
     def _calibrate(self, found):
         self.temperature_, self.doubt_ = found.temperature, found.doubt

@@ -7,7 +7,6 @@ discriminant analysis predicts of rows held out, the model does not suit them.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -36,9 +35,7 @@ def warn_if_far_behind(model: Any, rows: FewRows) -> None:
     X = _without_gaps(rows.X)
     if not X.any():
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of names that the rows no longer have
-        wrong = model._class_log_joint(like(rows.X, model.history_)).argmax(axis=1) != rows.codes
+    wrong = model._own_log_joint(like(rows.X, model.history_)).argmax(axis=1) != rows.codes
     if np.mean(wrong) < _FAR:
         return
     others = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
