@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 
@@ -137,11 +138,11 @@ def _change_header(rng, header):
         if way < 0.1 and isinstance(node, dict):
             del node[key]
         elif way < 0.2 and isinstance(node, dict):
-            node[str(chosen(rng, ["extra", "checkpoint", "n_components", "class", "kind"]))] = chosen(
-                rng, VALUES
+            node[str(chosen(rng, ["extra", "checkpoint", "n_components", "class", "kind"]))] = deepcopy(
+                chosen(rng, VALUES)
             )
         else:
-            node[key] = chosen(rng, VALUES)
+            node[key] = deepcopy(chosen(rng, VALUES))
         break
 
 
