@@ -52,10 +52,10 @@ def with_levels(model, X, columns, feature_names):
     kinds = {j: one.kind for j, one in enumerate(getattr(model, "columns_", ()))}
     names: dict[int, list[str]] = {}
     if kinds and is_table(X):
-        feature_names = feature_names or [one.name for one in model.columns_]
+        feature_names = [one.name for one in model.columns_] if feature_names is None else feature_names
         model, X, names = on_numbers(model, X)
     dates = {j for j, kind in kinds.items() if kind == "date"}
-    known = list(feature_names or ())
+    known = [] if feature_names is None else list(feature_names)  # may be an array
     for name, meaning in (columns or {}).items():
         if name not in known:
             raise ValueError(f"columns names {name!r}, which is not one of the feature names")
