@@ -1,5 +1,7 @@
 """Deep mixtures inside other estimators, their files, and seeds of all kinds."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -123,3 +125,23 @@ def test_factors_far_from_the_origin_are_no_fall_of_the_bound(seed):
     except ObjectiveWorsened as error:
         pytest.fail(str(error))
     assert np.all(np.isfinite(model.score_samples(X)))
+
+
+def test_a_second_layer_far_from_the_origin_is_no_fall_of_the_bound():
+    X = 1e4 + np.round(np.random.default_rng(3).normal(size=(8, 2)), 3)
+    model = DMCFA(2, 2, 2, 1, max_iter=12, random_state=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        assert np.all(np.isfinite(model.fit(X).score_samples(X)))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_factors_that_are_lost_in_rounding_are_refused(seed):
+    rng = np.random.default_rng(seed)
+    X = 1.387e6 + 130 * rng.normal(size=(13, 5))
+    X[:, 3] = 1.387e6
+    X[rng.random(X.shape) < 0.5] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        with pytest.raises(ValueError, match=r"so far from zero.*subtract the mean"):
+            DMCFA(2, 2, 2, 1, max_iter=12, fine_tune=True, random_state=seed).fit(X)

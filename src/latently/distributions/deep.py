@@ -327,10 +327,16 @@ class UncertainLeaves(Leaves):
         return _layers_from_vector(vector, like, self.rules, top=self.rules.common)
 
     def rounding(self, density: FullDensity) -> float:
-        """Rows are not centred, and factors with common loadings may lie far from the origin."""
+        """Rows are not centred, and factors with common loadings may lie far from the origin.
+
+        Covariances are differences of moments about it, so a share of them is lost that grows with the square
+        of the distance; since they are the maximisers, what is lost of the objective is the square of that.
+        """
         xp = namespace(density.means)
         distance = float(xp.max(xp.abs(transpose(density.factors) @ density.means[..., None])))
-        return super().rounding(density) + float(xp.finfo(density.means.dtype).eps) * distance
+        eps = float(xp.finfo(density.means.dtype).eps)
+        lost = eps * distance**2
+        return super().rounding(density) + eps * distance + lost * min(lost, 1.0)
 
     def _split(self, density: FullDensity, block: Block) -> tuple[Block, Array | None]:
         if self.covariance is not None:
