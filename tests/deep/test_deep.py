@@ -1,6 +1,7 @@
 """Deep mixtures against dense Gaussian algebra: densities, posteriors, counts, bound and EM."""
 
 import itertools
+import re
 import warnings
 
 import numpy as np
@@ -410,6 +411,6 @@ def test_rows_that_are_all_the_same_fit_or_say_so(weights):
         try:
             model.fit(rows, sample_weight=weights)
         except ValueError as error:
-            assert "all rows of X are the same" in str(error)
+            assert re.search("all rows of X are the same|X lies so far from zero", str(error))
         else:
             assert np.all(np.isfinite(model.history_))

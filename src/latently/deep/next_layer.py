@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from latently.backend.linalg import symmetric
 from latently.backend.namespace import Array, Floats, zeros
 from latently.core.block import Block
-from latently.core.drivers import em_step, relative
+from latently.core.drivers import ObjectiveWorsened, em_step, relative
 from latently.core.frame import Frame
 from latently.core.search import Search
 from latently.core.squarem import squarem
@@ -74,24 +74,26 @@ def train_mixture(inputs: Inputs, prior: Moments, options: MixtureOptions, stage
     stays = TrainedMixture(mixture_of_prior(prior, options), np.zeros(1), 0, True)
     if inputs.weight.sum() < options.least_weight:
         return stays
-    if options.common:
-        _check_distance(prior)
-    found = _fitted(inputs, prior, options, stages)
+    try:
+        found = _fitted(inputs, prior, options, stages)
+    except (np.linalg.LinAlgError, ObjectiveWorsened) as error:
+        distance = _distance(prior)
+        if not options.common or np.finfo(float).eps * distance**2 < 1.0:
+            raise
+        raise ValueError(
+            f"X lies so far from zero that its factors are {distance:.1g} of their standard deviations away, "
+            "where float64 keeps nothing of how they vary; common loadings have no free mean: subtract the "
+            "mean of each column of X from it, or use DMFA"
+        ) from error
     if found.gains[-1] > 0:
         return replace(found, gains=np.array([0.0, *found.gains[found.gains > 0]]))
     return found if options.common else replace(stays, n_iter=found.n_iter, converged=found.converged)
 
 
-def _check_distance(prior: Moments) -> None:
-    """Moments about zero keep nothing of how factors vary that lie too far from it."""
+def _distance(prior: Moments) -> float:
+    """Of the mean of the factors from zero, in standard deviations."""
     mean, covariance = prior.means[0], prior.covariances[0]
-    distance = float(np.sqrt(mean @ np.linalg.pinv(covariance, hermitian=True) @ mean))
-    if np.finfo(float).eps * distance**2 > 1.0:
-        raise ValueError(
-            f"X lies so far from zero that its factors are {distance:.1g} of their standard deviations away, "
-            "where float64 keeps nothing of how they vary; common loadings have no free mean: subtract the "
-            "mean of each column of X from it, or use DMFA"
-        )
+    return float(np.sqrt(mean @ np.linalg.pinv(covariance, hermitian=True) @ mean))
 
 
 def _fitted(inputs: Inputs, prior: Moments, options: MixtureOptions, stages: Stages) -> TrainedMixture:

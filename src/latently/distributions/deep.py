@@ -331,12 +331,13 @@ class UncertainLeaves(Leaves):
 
         Covariances are differences of moments about it, so a share of them is lost that grows with the square
         of the distance; since they are the maximisers, what is lost of the objective is the square of that.
+        Where nothing is kept of them there is no bound.
         """
         xp = namespace(density.means)
         distance = float(xp.max(xp.abs(transpose(density.factors) @ density.means[..., None])))
         eps = float(xp.finfo(density.means.dtype).eps)
         lost = eps * distance**2
-        return super().rounding(density) + eps * distance + lost * min(lost, 1.0)
+        return super().rounding(density) + eps * distance + (lost**2 if lost < 1.0 else 0.0)
 
     def _split(self, density: FullDensity, block: Block) -> tuple[Block, Array | None]:
         if self.covariance is not None:
