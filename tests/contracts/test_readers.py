@@ -120,7 +120,7 @@ def command_line_reads(path, scratch):
             found = survey(table, limit=limit)
             places = [place for place, name in enumerate(table.columns) if name not in table.beside]
             options = {"scratch": scratch, "in_memory": True}
-            known = Surveyed(table, found, places, [], {}, np.zeros(0, dtype=int))
+            known = Surveyed(table, found, places, [], {}, {}, np.zeros(0, dtype=int))
             record = recorded(known, "PPCA", standardise=False)
             rows = collected(known, record, **options)
         assert found.n_rows == len(rows.X) and not found.n_text[places].any()

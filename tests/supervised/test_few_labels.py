@@ -387,13 +387,13 @@ def test_unlabelled_rows_are_kept_at_three_times_the_labelled_ones(model):
 @pytest.mark.parametrize("shrinkage", ["auto", None])
 def test_unlabelled_rows_count_less_where_they_turn_classes_away_from_labels(shrinkage):
     digits, number = load_digits(return_X_y=True)
-    rows = scale(np.linalg.svd(digits - digits.mean(axis=0), full_matrices=False)[0][:, :8])[:400]
-    label, n_told = (number[:400] > 4).astype(int), 60  # classes of five clusters each
-    told = np.where(np.arange(400) < n_told, label, -1)
+    rows = scale(np.linalg.svd(digits - digits.mean(axis=0), full_matrices=False)[0][:, :12])[:800]
+    label, n_told = (number[:800] > 4).astype(int), 100  # classes of five clusters each; three errors away
+    told = np.where(np.arange(800) < n_told, label, -1)
     model = MJFAClassifier(1, 3, shrinkage=shrinkage, temperature=None, **QUICK)
     ours, lighter, heavier = (
         quietly(clone(model).set_params(unlabelled_weight=share), rows, told)
-        for share in ("auto", 0.3 * n_told / 340, 3 * n_told / 340)
+        for share in ("auto", 0.3 * n_told / 700, 3 * n_told / 700)
     )
     np.testing.assert_allclose(ours.predict_proba(rows), lighter.predict_proba(rows), rtol=1e-6, atol=1e-9)
     assert np.abs(ours.predict_proba(rows) - heavier.predict_proba(rows)).max() > 0.01
