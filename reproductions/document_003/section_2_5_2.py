@@ -45,7 +45,7 @@ REPRODUCTION = Reproduction(
     measure=measure,
     remarks=(
         """
-        Fits are half as many as the 20 of the paper, on KDD three, and epochs a tenth.
+        Fits are half as many as the 20 of the paper, and epochs a tenth.
         """,
         """
         On thyroid all methods but the untrained network are above the published F1; an isolation forest is
@@ -56,14 +56,14 @@ REPRODUCTION = Reproduction(
         0.002.
         """,
         """
-        Over random halves, which differ in rows and seed, the deviation of F1 on thyroid is 0.062 with our
-        penalty, 0.069 with the literal one and 0.100 with literal penalty and covariances; PCA, which has no
+        Over random halves, which differ in rows and seed, the deviation of F1 on thyroid is 0.063 with our
+        penalty, 0.074 with the literal one and 0.114 with literal penalty and covariances; PCA, which has no
         seed, has 0.045. "Section 2.5.2, spread" has that over seeds alone.
         """,
     ),
     settings={
         "sets": ["thyroid", "arrhythmia", "KDD 10 %"],
-        "seeds": {"thyroid": 10, "arrhythmia": 10, "KDD 10 %": 3},
+        "seeds": {"thyroid": 10, "arrhythmia": 10, "KDD 10 %": 10},
         "epochs": {"thyroid": 2000, "arrhythmia": 1000, "KDD 10 %": 20},
         "learning_rate": 1e-3,
         "kdd_rows": 50000,
