@@ -18,7 +18,7 @@ from latently.core.sources import open_source
 from latently.core.sources.cells import MISSING, numbers_of
 from latently.core.sources.dialect import Given
 from latently.tables.reading import Reading, table_of
-from tests.cli.conftest import latently, make_table  # noqa: F401 (fixture)
+from tests.cli.conftest import make_table
 
 
 def numbers(path, **given):
@@ -173,7 +173,7 @@ def test_lines_that_are_no_rows_are_told(tmp_path):
         assert numbers(path)["c"].isna().sum() == 1
 
 
-def test_reading_is_decided_by_options(latently, tmp_path):  # noqa: F811
+def test_reading_is_decided_by_options(latently, tmp_path):
     table, _ = make_table(40, 3)
     (tmp_path / "a.csv").write_bytes(("junk,x\n1,2\n" + table.to_csv(index=False)).encode("cp1252"))
     fit = ["fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "-o", tmp_path / "m", "--json"]
@@ -186,7 +186,7 @@ def test_reading_is_decided_by_options(latently, tmp_path):  # noqa: F811
     assert numbers(path, thousands=".", decimal=",")["a"].tolist() == [1000, 3500]
 
 
-def test_several_files_are_one_table(latently, tmp_path, monkeypatch):  # noqa: F811
+def test_several_files_are_one_table(latently, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table, _ = make_table(60, 3)
     table[:20].to_csv("p1.csv", index=False)
@@ -226,7 +226,7 @@ def test_standard_input(tmp_path, table):
     )
 
 
-def test_broken_images_are_left_out(latently, tmp_path):  # noqa: F811
+def test_broken_images_are_left_out(latently, tmp_path):
     rng = np.random.default_rng(0)
     folder = tmp_path / "images"
     folder.mkdir()
@@ -241,7 +241,7 @@ def test_broken_images_are_left_out(latently, tmp_path):  # noqa: F811
     assert len(scores) == 28 and "17.png" not in set(scores["file"])
 
 
-def test_quiet_prints_requested_rows_only(latently, tmp_path, table):  # noqa: F811
+def test_quiet_prints_requested_rows_only(latently, tmp_path, table):
     table.assign(word="x").to_csv(tmp_path / "a.csv", index=False)
     answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "-o", tmp_path / "m", "--quiet")
     assert answer.out == answer.err == ""

@@ -12,7 +12,6 @@ import latently as library
 from latently.mixture import MixedMixture
 from latently.report import report
 from latently.tables import TableModel
-from tests.cli.conftest import latently  # noqa: F401 (a fixture)
 
 GRADES = ["low", "mid", "high"]
 pytestmark = [
@@ -70,7 +69,7 @@ def fit_of(home, *more):
 # -- guesses -------------------------------------------------------------------------------------------
 
 
-def test_a_table_with_text_gets_a_mixed_model_by_itself(latently, home, tmp_path):  # noqa: F811
+def test_a_table_with_text_gets_a_mixed_model_by_itself(latently, home, tmp_path):
     options = ["--budget", 4, "--kind", "grade=ordinal", "--kind", "grade=low,mid,high"]
     answer = latently("fit", home / "trips.csv", *options, "--json", "-o", tmp_path / "m")
     facts = json.loads(answer.out)
@@ -83,7 +82,7 @@ def test_a_table_with_text_gets_a_mixed_model_by_itself(latently, home, tmp_path
     assert again.preparation_.kinds == KINDS and again.preparation_.levels["grade"] == GRADES
 
 
-def test_numbers_alone_keep_their_models(latently, tmp_path):  # noqa: F811
+def test_numbers_alone_keep_their_models(latently, tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(60, 3)), columns=list("abc")).assign(visits=rng.poisson(3.0, 60))
     days = pd.date_range("2024-01-01", periods=60)
@@ -191,7 +190,7 @@ def test_densities_are_those_of_the_mixture_of_the_table(model):
     assert max(np.mean(model.predict(holed) == z), np.mean(model.predict(holed) != z)) > 0.98
 
 
-def test_the_command_line_and_python_agree(latently, home):  # noqa: F811
+def test_the_command_line_and_python_agree(latently, home):
     latently(*fit_of(home))
     found = library.load(home / "model")
     for name in ("trips.csv", "trips.parquet"):  # other files have other types for the same cells
@@ -210,7 +209,7 @@ def test_the_command_line_and_python_agree(latently, home):  # noqa: F811
     np.testing.assert_array_equal(library.load(home / "alone.latently").predict(table), found.predict(table))
 
 
-def test_large_files_are_fitted_from_disk(latently, home):  # noqa: F811
+def test_large_files_are_fitted_from_disk(latently, home):
     latently(*fit_of(home))
     before = library.load(home / "model")
     latently(*fit_of(home, "--from-disk"))
@@ -220,7 +219,7 @@ def test_large_files_are_fitted_from_disk(latently, home):  # noqa: F811
     )
 
 
-def test_a_cluster_takes_numbers_only(latently, home, tmp_path):  # noqa: F811
+def test_a_cluster_takes_numbers_only(latently, home, tmp_path):
     given = ["fit", home / "trips.csv", "--scheduler", "tcp://nowhere:1", "-o", tmp_path / "m"]
     assert "--scheduler fits numbers only, but 'ticket' holds" in latently(*given, code=1).err
 
@@ -238,7 +237,7 @@ def test_new_levels_are_told_and_left_alone(model):
     )
 
 
-def test_held_out_rows_may_have_levels_of_their_own(latently, tmp_path):  # noqa: F811
+def test_held_out_rows_may_have_levels_of_their_own(latently, tmp_path):
     table, _ = trips()
     table["ticket"] = [f"only here {i}" if i % 40 == 0 else text for i, text in enumerate(table["ticket"])]
     table.drop(columns="name").to_csv(tmp_path / "a.csv", index=False)
@@ -247,7 +246,7 @@ def test_held_out_rows_may_have_levels_of_their_own(latently, tmp_path):  # noqa
     assert len(found.preparation_.held_out) == 120 and 2 < len(found.preparation_.levels["ticket"]) < 8
 
 
-def test_a_changed_level_of_a_description_is_named(latently, home):  # noqa: F811
+def test_a_changed_level_of_a_description_is_named(latently, home):
     latently(*fit_of(home))
     path = home / "model" / "description.json"
     path.write_text(path.read_text().replace('"month"', '"year"'))
@@ -262,7 +261,7 @@ def words_of(page, section):
     return re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", text[: text.index("</section>")]))
 
 
-def test_the_report_shows_levels_as_bars_beside_means(latently, home):  # noqa: F811
+def test_the_report_shows_levels_as_bars_beside_means(latently, home):
     latently(*fit_of(home))
     latently("report", home / "model", home / "trips.csv", "--bootstrap", 3)
     page = (home / "model" / "report.html").read_text()

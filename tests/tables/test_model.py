@@ -12,11 +12,11 @@ from latently.core.io import ModelFileError
 from latently.mixture import MFA
 from latently.supervised import MJFAClassifier
 from latently.tables import TableModel
-from tests.cli.conftest import fitted, latently, make_table  # noqa: F401 (fixtures)
+from tests.cli.conftest import make_table
 
 
 @pytest.fixture
-def holed(fitted, tmp_path):  # noqa: F811
+def holed(fitted, tmp_path):
     """A table with missing cells and other columns, as a file and as pandas reads it."""
     table = pd.read_csv(fitted[1])
     table = table.mask(np.random.default_rng(0).random(table.shape) < 0.1).assign(word="x")
@@ -32,7 +32,7 @@ def answered(text):
     return frame.astype({"component": int} if "component" in frame else {})
 
 
-def test_a_folder_in_python_gives_the_numbers_of_the_command_line(latently, fitted, holed):  # noqa: F811
+def test_a_folder_in_python_gives_the_numbers_of_the_command_line(latently, fitted, holed):
     folder, (path, table) = fitted[0], holed
     model = library.load(folder)
     predicted = answered(latently("predict", folder, path, "--probabilities").out)
@@ -50,7 +50,7 @@ def test_a_folder_in_python_gives_the_numbers_of_the_command_line(latently, fitt
     pd.testing.assert_frame_equal(model.sample(5, random_state=3), drawn, check_exact=True)
 
 
-def test_the_file_of_a_folder_cannot_be_used_without_its_preparation(fitted):  # noqa: F811
+def test_the_file_of_a_folder_cannot_be_used_without_its_preparation(fitted):
     """It answers in the table's units too, and no estimator of prepared rows comes out by mistake."""
     folder, data = fitted
     alone, whole = library.load(folder / "model.latently"), library.load(folder)
@@ -59,7 +59,7 @@ def test_the_file_of_a_folder_cannot_be_used_without_its_preparation(fitted):  #
 
 
 @pytest.mark.parametrize("entry", ["mean", "scale", "n_rows", "columns", "seed"])
-def test_a_changed_description_is_an_error(fitted, tmp_path, entry):  # noqa: F811
+def test_a_changed_description_is_an_error(fitted, tmp_path, entry):
     for path in fitted[0].iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     library.load(tmp_path)
@@ -79,7 +79,7 @@ def test_a_changed_description_is_an_error(fitted, tmp_path, entry):  # noqa: F8
         library.load(tmp_path)
 
 
-def test_tables_of_all_kinds(fitted):  # noqa: F811
+def test_tables_of_all_kinds(fitted):
     pyarrow = pytest.importorskip("pyarrow")
     frame, model = pd.read_csv(fitted[1]), library.load(fitted[0])
     frame.loc[3, "b"] = np.nan
@@ -98,7 +98,7 @@ def test_tables_of_all_kinds(fitted):  # noqa: F811
         model.predict(frame.drop(columns="b"))
 
 
-def test_impute_keeps_types_and_other_columns(fitted):  # noqa: F811
+def test_impute_keeps_types_and_other_columns(fitted):
     model, frame = library.load(fitted[0]), pd.read_csv(fitted[1])
     frame = frame.astype({"a": "float32", "c": "float32"}).assign(d=np.arange(240), word="x")
     frame.loc[[2, 5], "a"] = np.nan
@@ -112,7 +112,7 @@ def test_impute_keeps_types_and_other_columns(fitted):  # noqa: F811
     pd.testing.assert_frame_equal(first, second)
 
 
-def test_rows_are_accepted_as_the_command_line_does(latently, fitted):  # noqa: F811
+def test_rows_are_accepted_as_the_command_line_does(latently, fitted):
     folder, data = fitted
     model = library.load(folder)
     for rate in (0.9, 0.99):

@@ -11,7 +11,7 @@ from latently.cli.models import MODELS
 from latently.mixture import FactorAnalysis, GaussianMixture
 from latently.tables import TableModel
 from latently.tables.preparing import SUMS_OF_PARTS
-from tests.cli.conftest import latently, make_table  # noqa: F401 (fixture)
+from tests.cli.conftest import make_table
 
 N = 240
 
@@ -52,7 +52,7 @@ LEFT_OUT = {
 
 
 @pytest.mark.parametrize("case", LEFT_OUT)
-def test_columns_that_say_nothing_to_a_density(latently, tmp_path, case):  # noqa: F811
+def test_columns_that_say_nothing_to_a_density(latently, tmp_path, case):
     name, values, reason = LEFT_OUT[case]
     ordinary().assign(**{name: values}).to_csv(tmp_path / "a.csv", index=False)
     fit = ["fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json"]
@@ -67,7 +67,7 @@ def test_columns_that_say_nothing_to_a_density(latently, tmp_path, case):  # noq
         assert facts["columns"] == [*"abcde", name]
 
 
-def test_one_hot_columns_are_named_together(latently, tmp_path):  # noqa: F811
+def test_one_hot_columns_are_named_together(latently, tmp_path):
     kinds = pd.get_dummies(pd.Series(random().choice(["red", "green", "blue"], N)), dtype=int)
     pd.concat([ordinary(), kinds], axis=1).to_csv(tmp_path / "a.csv", index=False)
     facts = json.loads(
@@ -81,7 +81,7 @@ def test_one_hot_columns_are_named_together(latently, tmp_path):  # noqa: F811
 @pytest.mark.parametrize(
     ("value", "column"), [(-9999, "a"), (999, "c"), (-999.25, "b"), (99, "a"), (9999.99, "d")]
 )
-def test_sentinels_are_missing(latently, tmp_path, value, column):  # noqa: F811
+def test_sentinels_are_missing(latently, tmp_path, value, column):
     table = ordinary()
     table[column] = (table[column] - table[column].mean()) / table[column].std()
     clean = table.copy()
@@ -109,7 +109,7 @@ def test_sentinels_are_missing(latently, tmp_path, value, column):  # noqa: F811
     assert json.loads(kept.out)["missing_cells"] == 0
 
 
-def test_usual_numbers_are_no_sentinels(latently, tmp_path):  # noqa: F811
+def test_usual_numbers_are_no_sentinels(latently, tmp_path):
     table = ordinary().assign(age=random().integers(18, 100, N), price=random().integers(0, 1000, N))
     table.loc[[3, 70], "price"] = 999
     table.to_csv(tmp_path / "a.csv", index=False)
@@ -119,7 +119,7 @@ def test_usual_numbers_are_no_sentinels(latently, tmp_path):  # noqa: F811
 
 @pytest.mark.parametrize("kind", ["sum", "mean", "both"])
 @pytest.mark.parametrize("place", ["--in-memory", "--from-disk"])
-def test_a_total_is_no_row(latently, tmp_path, kind, place, monkeypatch):  # noqa: F811
+def test_a_total_is_no_row(latently, tmp_path, kind, place, monkeypatch):
     monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 700)
     table = ordinary().abs()
     table.insert(0, "shop", [f"shop {i}" for i in range(N)])
@@ -140,7 +140,7 @@ def test_a_total_is_no_row(latently, tmp_path, kind, place, monkeypatch):  # noq
 
 
 @pytest.mark.parametrize("cell", ["inf", "<0.5", "#DIV/0!", "error", "-Infinity"])
-def test_a_bad_cell_is_missing(latently, tmp_path, cell):  # noqa: F811
+def test_a_bad_cell_is_missing(latently, tmp_path, cell):
     table = ordinary().astype(object)
     table.loc[17, "c"] = cell
     table.to_csv(tmp_path / "a.csv", index=False)
@@ -154,7 +154,7 @@ def test_a_bad_cell_is_missing(latently, tmp_path, cell):  # noqa: F811
     assert later.out.splitlines()[18].startswith(f"18,{float(scores[17])!r},")
 
 
-def test_a_column_of_names_with_some_numbers_is_text(latently, tmp_path):  # noqa: F811
+def test_a_column_of_names_with_some_numbers_is_text(latently, tmp_path):
     tickets = [str(i) if i % 3 else f"A/5 {i}" for i in random().integers(0, 10**6, N)]
     ordinary().assign(ticket=tickets).to_csv(tmp_path / "a.csv", index=False)
     facts = json.loads(
@@ -163,7 +163,7 @@ def test_a_column_of_names_with_some_numbers_is_text(latently, tmp_path):  # noq
     assert facts["columns"] == list("abcde") and "holds text" in facts["left_out"][0]["reason"]
 
 
-def test_few_rows_are_refused_or_told(latently, tmp_path):  # noqa: F811
+def test_few_rows_are_refused_or_told(latently, tmp_path):
     ordinary(2).to_csv(tmp_path / "two.csv", index=False)
     fit = ["fit", tmp_path / "two.csv", "-m", "gaussian-mixture", "-k", 2, "-o", tmp_path / "m"]
     assert "needs at least 4 rows, but there are 2" in latently(*fit, code=1).err
@@ -172,7 +172,7 @@ def test_few_rows_are_refused_or_told(latently, tmp_path):  # noqa: F811
     assert "only 8 rows for 2 components" in latently(*fit).err
 
 
-def test_rows_too_few_to_judge_a_model_by_are_told(latently, tmp_path):  # noqa: F811
+def test_rows_too_few_to_judge_a_model_by_are_told(latently, tmp_path):
     """Also where one component is fitted, and sizes are chosen; in the shell and in Python."""
     for n, told in ((2, True), (9, True), (10, False)):
         ordinary(n).to_csv(tmp_path / "few.csv", index=False)
@@ -182,7 +182,7 @@ def test_rows_too_few_to_judge_a_model_by_are_told(latently, tmp_path):  # noqa:
         TableModel(GaussianMixture()).fit(ordinary(2))
 
 
-def test_a_report_is_a_web_page(latently, tmp_path):  # noqa: F811
+def test_a_report_is_a_web_page(latently, tmp_path):
     ordinary().to_csv(tmp_path / "a.csv", index=False)
     latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "-o", tmp_path / "m")
     answer = latently("report", tmp_path / "m", tmp_path / "a.csv", "-o", tmp_path / "r.pdf", code=1)
@@ -206,7 +206,7 @@ def test_sums_of_parts_are_known():
     assert {model.name for model in MODELS.values() if model.kind == "parts"} == SUMS_OF_PARTS
 
 
-def test_a_table_of_two_values_only_is_fitted(latently, tmp_path):  # noqa: F811
+def test_a_table_of_two_values_only_is_fitted(latently, tmp_path):
     answers = pd.DataFrame((random().random((N, 4)) < 0.4).astype(int), columns=list("abcd"))
     answers.to_csv(tmp_path / "a.csv", index=False)
     answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "--json", "-o", tmp_path / "m")
@@ -215,7 +215,7 @@ def test_a_table_of_two_values_only_is_fitted(latently, tmp_path):  # noqa: F811
     assert "two values" not in answer.err
 
 
-def test_several_columns_with_sentinels(latently, tmp_path):  # noqa: F811
+def test_several_columns_with_sentinels(latently, tmp_path):
     """The folder can be used, and a value that stands for missing elsewhere needs less evidence."""
     table = ordinary()
     table = (table - table.min()) / (table.max() - table.min()) * 1500  # -999 is not far away
@@ -228,7 +228,7 @@ def test_several_columns_with_sentinels(latently, tmp_path):  # noqa: F811
     latently("score", tmp_path / "m", tmp_path / "a.csv")
 
 
-def test_lines_below_the_table_are_no_rows(latently, tmp_path):  # noqa: F811
+def test_lines_below_the_table_are_no_rows(latently, tmp_path):
     table = ordinary()
     table.insert(0, "shop", [f"shop {i}" for i in range(N)])
     table.loc[N] = ["Total", *table[list("abcde")].sum()]
@@ -245,7 +245,7 @@ def test_lines_below_the_table_are_no_rows(latently, tmp_path):  # noqa: F811
     assert (tmp_path / "b.csv").read_text().splitlines()[-1].startswith(",see the yearly book")
 
 
-def test_names_that_mean_identification(latently, tmp_path):  # noqa: F811
+def test_names_that_mean_identification(latently, tmp_path):
     table = ordinary().assign(PID=random().integers(0, 10**6, N), Humid=random().integers(30, 99, N))
     table.assign(rownames=3 * np.arange(N) + random().integers(0, 3, N)).to_csv(
         tmp_path / "a.csv", index=False
@@ -254,12 +254,12 @@ def test_names_that_mean_identification(latently, tmp_path):  # noqa: F811
     assert json.loads(answer.out)["columns"] == [*"abcde", "Humid"]
 
 
-def test_one_row_is_told(latently, tmp_path):  # noqa: F811
+def test_one_row_is_told(latently, tmp_path):
     ordinary(1).to_csv(tmp_path / "a.csv", index=False)
     assert "a.csv' has one row" in latently("fit", tmp_path / "a.csv", code=1).err
 
 
-def test_decimal_commas_beside_points_are_told(latently, tmp_path):  # noqa: F811
+def test_decimal_commas_beside_points_are_told(latently, tmp_path):
     table = ordinary().assign(f=[f"{value:.2f}".replace(".", ",") for value in random().random(N)])
     table.to_csv(tmp_path / "a.csv", index=False, sep=";")
     answer = latently("fit", tmp_path / "a.csv", "-m", "fa", "-q", 1, "-o", tmp_path / "m")
