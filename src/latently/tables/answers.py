@@ -118,7 +118,9 @@ def sampled(estimator, record, n, rng):
     drawn, of = estimator.sample(n, random_state=rng)
     frame = pandas.DataFrame(record.from_frame(np.asarray(drawn)), columns=record.columns)
     for name in record.kinds:
-        frame[name] = cells_of(frame[name].to_numpy(), record.kind_of(name))
+        kind = record.kind_of(name)
+        cells = cells_of(frame[name].to_numpy(), kind)
+        frame[name] = cells.astype(np.int64) if kind.name == "count" else cells  # none is missing
     if np.ndim(of) == 1:
         frame.insert(0, free(kind_of_group(estimator), frame), np.asarray(of))
     return frame
