@@ -400,10 +400,10 @@ def test_unlabelled_rows_count_less_where_they_turn_classes_away_from_labels(shr
 
     monkeypatch.setattr(labelled, "lightened", spy)
     model = MJFAClassifier(1, 3, shrinkage=shrinkage, temperature=None, **QUICK)
-    for in_class, share in ((number > 4, 0.3), (number == 0, 3.0)):  # five of ten in a class, or one
-        label = np.where(np.arange(800) < 100, in_class[:800].astype(int), -1)
-        quietly(clone(model), rows, label)
-        assert shares[-1] == pytest.approx(share), share
+    apart = rows + 20.0 * (number[:800] > 4)[:, None]
+    for X, share in ((rows, 0.3), (apart, 3.0)):  # classes of five clusters each, mixed up or far apart
+        quietly(clone(model), X, np.where(np.arange(800) < 100, (number[:800] > 4).astype(int), -1))
+        assert shares[-1] == pytest.approx(share)
 
 
 @models
