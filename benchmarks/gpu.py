@@ -251,15 +251,19 @@ def model_sizes(model):
     return [getattr(model, name) for name in ("n_components", "n_factors") if hasattr(model, name)]
 
 
-def whole_fit(name, device, scale):
-    make, rows = FITS[name]
+def rows_of_fit(rows, device, scale):
+    """Rows of FITS, and their clusters if they are drawn."""
     if rows == "mnist":
         from latently.datasets import load
 
-        X, labels = torch.as_tensor(load("mnist").X[: 60_000 // scale] / 255.0, device=device), None
-    else:
-        N, D, K, q = rows
-        X, labels = make_data(N // scale, D, K, q, 0.0, device)
+        return torch.as_tensor(load("mnist").X[: 60_000 // scale] / 255.0, device=device), None
+    N, D, K, q = rows
+    return make_data(N // scale, D, K, q, 0.0, device)
+
+
+def whole_fit(name, device, scale):
+    make, rows = FITS[name]
+    X, labels = rows_of_fit(rows, device, scale)
     seconds, reached = [], []
     for seed in range(2):
         synchronize(device)
