@@ -1,7 +1,5 @@
 """Deep mixtures inside other estimators, their files, and seeds of all kinds."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -127,21 +125,46 @@ def test_factors_far_from_the_origin_are_no_fall_of_the_bound(seed):
     assert np.all(np.isfinite(model.score_samples(X)))
 
 
-def test_a_second_layer_far_from_the_origin_is_no_fall_of_the_bound():
-    X = 1e4 + np.round(np.random.default_rng(3).normal(size=(8, 2)), 3)
-    model = DMCFA(2, 2, 2, 1, max_iter=12, random_state=3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        assert np.all(np.isfinite(model.fit(X).score_samples(X)))
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("seed", range(16))
+def test_few_rows_far_from_the_origin(seed):
+    X = 1e5 + np.round(np.random.default_rng(seed).normal(size=(8, 2)), 3)
+    model = DMCFA(2, 2, 2, 1, max_iter=12, fine_tune=True, random_state=seed).fit(X)
+    assert np.all(np.diff(model.bound_history_[0]) >= 0)
+    assert np.all(np.diff(model.history_[1:]) >= -1e-9)  # after the layer is added
+    assert np.all(np.isfinite(model.score_samples(X)))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("seed", [0, 1])
-def test_factors_that_are_lost_in_rounding_are_refused(seed):
+def test_missing_entries_and_a_constant_feature_far_from_the_origin(seed):
     rng = np.random.default_rng(seed)
     X = 1.387e6 + 130 * rng.normal(size=(13, 5))
     X[:, 3] = 1.387e6
     X[rng.random(X.shape) < 0.5] = np.nan
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        with pytest.raises(ValueError, match=r"so far from zero.*subtract the mean"):
-            DMCFA(2, 2, 2, 1, max_iter=12, fine_tune=True, random_state=seed).fit(X)
+    model = DMCFA(2, 2, 2, 1, max_iter=12, fine_tune=True, random_state=seed).fit(X)
+    assert np.all(np.diff(model.history_[1:]) >= -1e-9)
+    assert np.all(np.isfinite(model.score_samples(X)))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("sizes", [(2, 2, 2, 2), (2, 3, 2, 2), (1, 3, [[2], [2, 1]], (2, 1))])
+def test_how_far_the_origin_is_does_not_matter(sizes):
+    """Seen from far enough all rows lie in one direction, which takes one factor of every layer."""
+    X = np.round(clusters(2, 60) * 1024) / 1024  # X + offset is exact
+    options = {"max_iter": 40, "accelerate": None, "random_state": 0, "fine_tune": True}
+    scores = []
+    for offset in (1e5, 1e7, 1e8):
+        model = DMCFA(*sizes, **options).fit(X + offset)
+        assert np.all(np.diff(model.history_[len(model.layers_) - 1 :]) >= -1e-9)
+        assert all(np.all(np.diff(bound) >= 0) for bound in model.bound_history_)
+        scores.append(model.score(X + offset))
+    np.testing.assert_allclose(scores, scores[0], atol=3e-5)  # 1e5 is not infinity
+
+
+@pytest.mark.parametrize("prior", [None, 1.0, 5.0])
+def test_fine_tuning_maximises_what_the_layers_did(prior):
+    """The prior of the noise does not become stronger where components become several leaves."""
+    X = clusters(4, 30)
+    model = DMCFA(2, 2, 3, 1, fine_tune=True, prior=prior, **QUICK).fit(X)
+    assert np.all(np.diff(model.history_[1:]) >= 0)

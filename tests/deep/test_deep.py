@@ -1,7 +1,6 @@
 """Deep mixtures against dense Gaussian algebra: densities, posteriors, counts, bound and EM."""
 
 import itertools
-import re
 import warnings
 
 import numpy as np
@@ -403,14 +402,10 @@ def test_saving_and_loading(sizes, common, tmp_path):
 
 
 @pytest.mark.parametrize("weights", [None, np.r_[np.full(20, 3.0), np.ones(5)]], ids=["", "weighted"])
-def test_rows_that_are_all_the_same_fit_or_say_so(weights):
+def test_rows_that_are_all_the_same(weights):
     rows = np.tile([6692.75, 1.0], (25, 1))
     model = DMCFA(2, 2, 2, 1, max_iter=12, n_init=1, tol=0.0, accelerate=None, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            model.fit(rows, sample_weight=weights)
-        except ValueError as error:
-            assert re.search("all rows of X are the same|X lies so far from zero", str(error))
-        else:
-            assert np.all(np.isfinite(model.history_))
+        model.fit(rows, sample_weight=weights)
+    assert np.all(np.isfinite(model.history_))

@@ -101,10 +101,12 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         The component of the first layer that each leaf belongs to.
     history_ : ndarray
         Log-likelihood per row of the first layer alone, after adding each further layer, and after every step
-        of fine-tuning.
+        of fine-tuning, with the log prior of the first layer's noise. A layer of DMCFA may decrease it, as it
+        cannot always reproduce the prior it replaces; no step of fine-tuning does.
     bound_history_ : list of ndarray
         For every layer above the first, the lower bound of the log-likelihood per row that its training
-        maximises, minus the penalty due to `prior_rows`, after every step; it never decreases. With
+        maximises, minus the penalty due to `prior_rows`, after every step; it never decreases, though that of
+        DMCFA may begin below the log-likelihood without the layer. With
         inputs="sampled", which does not maximise a bound, its values before and after training.
     n_iter_ : int
         EM steps taken, over all layers.
@@ -152,7 +154,6 @@ class DeepMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixtureEsti
         if hasattr(self, "feature_names_in_"):
             first.feature_names_in_ = self.feature_names_in_
         problem = first._problem(data)
-        self.kind.check_frame(problem.frame)
         trained = train(self, first, problem, self._layer_sizes())
         self._set_tree(trained.tree)
         self.n_iter_, self.n_passes_ = trained.n_iter, trained.n_passes

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.linalg import clamp_spectrum, symmetric, with_fixed_signs
 from latently.backend.namespace import Array, eye, namespace, to_numpy, zeros
-from latently.core.frame import Frame
 from latently.distributions import CommonParams, LowRankParams, MixtureParams
 from latently.distributions.deep import DeepCommon, DeepLowRank, DeepParams
 from latently.distributions.layers import (
@@ -32,7 +31,6 @@ from latently.mixture import MCFA, MFA
 from latently.mixture.structure import CommonStructure, LowRankStructure, Structure
 
 _LEAST_SPREAD = 1e-3  # variance of factors, as a fraction of the variance due to noise
-_FARTHEST = 1e5  # standard deviations that rows may lie away from the origin
 
 
 class Kind(Protocol):
@@ -66,10 +64,6 @@ class Kind(Protocol):
                 f"{place} must consist of {self.mixture.__name__}, not of {type(mixture).__name__}"
             )
         check_is_fitted(mixture)
-
-    def check_frame(self, frame: Frame) -> None:
-        """Raise an error if the model cannot be fitted to rows in this location and scale."""
-        return
 
     # -- a tree of them ---------------------------------------------------------------------------------
 
@@ -199,15 +193,10 @@ class CommonLoadings(Kind):
             noise_variance=c.noise_variance,
         )
 
-    def check_frame(self, frame: Frame) -> None:
-        distance = np.max(np.abs(to_numpy(frame.shift / frame.scale)))
-        if distance > _FARTHEST:
-            raise ValueError(
-                f"X lies {distance:.1g} standard deviations away from the origin, too far for DMCFA, whose "
-                "layers have no free mean; subtract a constant"
-            )
-
     def leaves(self, family: Any, rules: Rules, component_of: Any) -> DeepCommon:
+        if family.prior is not None:  # the pseudo-rows of the first layer's components, however many leaves
+            n_components = component_of.max() + 1
+            family = replace(family, prior=family.prior.times(n_components / len(component_of)))
         return DeepCommon(family, rules)
 
     def first(self, params: MixtureParams) -> CommonParams:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from latently.backend.linalg import symmetric
 from latently.backend.namespace import Array, Floats, zeros
 from latently.core.block import Block
-from latently.core.drivers import ObjectiveWorsened, em_step, relative
+from latently.core.drivers import em_step, relative
 from latently.core.frame import Frame
 from latently.core.search import Search
 from latently.core.squarem import squarem
@@ -35,7 +35,7 @@ from latently.mixture import starts
 class Inputs:
     """Training data of a mixture."""
 
-    rows: Floats  # (n, q): m; followed by its own packed V if entries of the data were missing
+    rows: Floats  # (n, q): m minus the prior mean; with its own packed V if entries of the data were missing
     weight: Floats  # (n,)
     covariance: Floats | None  # (q, q): V of all rows
 
@@ -74,26 +74,10 @@ def train_mixture(inputs: Inputs, prior: Moments, options: MixtureOptions, stage
     stays = TrainedMixture(mixture_of_prior(prior, options), np.zeros(1), 0, True)
     if inputs.weight.sum() < options.least_weight:
         return stays
-    try:
-        found = _fitted(inputs, prior, options, stages)
-    except (np.linalg.LinAlgError, ObjectiveWorsened) as error:
-        distance = _distance(prior)
-        if not options.common or np.finfo(float).eps * distance**2 < 1.0:
-            raise
-        raise ValueError(
-            f"X lies so far from zero that its factors are {distance:.1g} of their standard deviations away, "
-            "where float64 keeps nothing of how they vary; common loadings have no free mean: subtract the "
-            "mean of each column of X from it, or use DMFA"
-        ) from error
+    found = _fitted(inputs, prior, options, stages)
     if found.gains[-1] > 0:
         return replace(found, gains=np.array([0.0, *found.gains[found.gains > 0]]))
     return found if options.common else replace(stays, n_iter=found.n_iter, converged=found.converged)
-
-
-def _distance(prior: Moments) -> float:
-    """Of the mean of the factors from zero, in standard deviations."""
-    mean, covariance = prior.means[0], prior.covariances[0]
-    return float(np.sqrt(mean @ np.linalg.pinv(covariance, hermitian=True) @ mean))
 
 
 def _fitted(inputs: Inputs, prior: Moments, options: MixtureOptions, stages: Stages) -> TrainedMixture:
@@ -190,12 +174,19 @@ def kernel_for(
 ) -> NextLayer:
     """The kernel of a mixture of one component's factors; without a floor for known parameters.
 
+    Its rows are factors minus the mean of their prior.
     `covariance` is the posterior covariance of all rows; None if each row has its own.
     """
     floor = zeros((prior.means.shape[1],), prior.means) if floor is None else floor
     owner = np.zeros(n_components, dtype=int) if common else np.arange(n_components)
     rules = Rules(common, (owner,), (floor,))
-    family = UncertainLeaves(FullGaussian(floor), rules, n_factors=n_factors, covariance=covariance)
+    family = UncertainLeaves(
+        FullGaussian(floor),
+        rules,
+        n_factors=n_factors,
+        covariance=covariance,
+        reference=prior.means[0, :],
+    )
     return NextLayer(family=family, prior=prior, prior_rows=prior_rows)
 
 

@@ -60,7 +60,8 @@ def factor_covariances(kernel, density, frame, factors, block):
 def bounds_of_rows(kernel, density, frame, factors, V, priors, mixtures, common, block):
     """(n,) ln p(x) of the tree, plus the gain from replacing the priors of its last factors by mixtures.
 
-    V (S, q, q) are the posterior covariances of complete rows.
+    `factors` maps to factors minus the means of these priors; V (S, q, q) are their posterior covariances for
+    complete rows.
     """
     xp = namespace(density.constants)
     log_norm, resp, latent = _posterior(kernel, density, frame, block)

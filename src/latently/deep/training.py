@@ -18,7 +18,6 @@ import numpy as np
 
 from latently.backend.linalg import diagonals
 from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
-from latently.core.drivers import ObjectiveWorsened
 from latently.core.tree import mapped
 from latently.deep.next_layer import Inputs, MixtureOptions, train_mixture
 from latently.deep.rows import bounds_of_rows, inputs_of_rows, log_likelihoods, weighted
@@ -28,8 +27,8 @@ from latently.deep.tree import (
     SMALLEST_FLOOR,
     Tree,
     collapsed,
+    deviation_map,
     diagonalised,
-    factor_map,
     posterior_covariances,
     with_params,
 )
@@ -71,19 +70,12 @@ def _train(model: Any, first: Any, problem: Problem, sizes: list[LayerSize]) -> 
     stages = Stages(options, _seeds(model.random_state, sizes, sampled))
     seeds = iter(stages.seeds)
     trained = _first_layer(model, first, problem, stages)
-    try:
-        for size in sizes:
-            rng = np.random.default_rng(next(seeds)) if sampled else None
-            mixtures = [(count, next(seeds)) for count in size.counts]
-            trained = _with_layer(model, trained, problem, mixtures, size.n_factors, rng, stages)
-        if model.fine_tune:
-            trained = _fine_tuned(model, trained, problem, stages)
-    except ObjectiveWorsened as error:
-        if not to_numpy(problem.summary.constant).all():
-            raise
-        raise ValueError(  # the posteriors of the factors are those of rounding errors
-            "all rows of X are the same, so there are no factors to learn in the layers above the first"
-        ) from error
+    for size in sizes:
+        rng = np.random.default_rng(next(seeds)) if sampled else None
+        mixtures = [(count, next(seeds)) for count in size.counts]
+        trained = _with_layer(model, trained, problem, mixtures, size.n_factors, rng, stages)
+    if model.fine_tune:
+        trained = _fine_tuned(model, trained, problem, stages)
     stages.end()
     return trained
 
@@ -180,7 +172,7 @@ def _mixture_options(model: Any, factors_below: int, n_factors: int) -> MixtureO
 
 def _inputs(tree: Tree, problem: Problem, dtype: str, rng: np.random.Generator | None) -> list[Inputs]:
     """Posteriors of the last layer's factors: for every leaf, the training data of the mixture above it."""
-    factors, missing = factor_map(tree), problem.summary.missing
+    factors, missing = deviation_map(tree), problem.summary.missing
     V = to_numpy(posterior_covariances(tree, factors, dtype))
     pieces = _over_rows(tree, problem, dtype, inputs_of_rows, factors, V, missing, rng)
     found = []
@@ -196,7 +188,7 @@ def _inputs(tree: Tree, problem: Problem, dtype: str, rng: np.random.Generator |
 
 def bound_arguments(below: Tree, tree: Tree, dtype: str) -> tuple[Any, ...]:
     """Arguments of `bounds_of_rows` for a tree and the same tree `below` without its last layer."""
-    factors = factor_map(below)
+    factors = deviation_map(below)
     V = posterior_covariances(below, factors, dtype)
     return factors, V, below.moments[-1], tree.layers[-1], tree.kind.common
 

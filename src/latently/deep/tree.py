@@ -11,7 +11,7 @@ the collapsed mixture. S leaves, D features. Formulas: docs/dmfa.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -214,6 +214,12 @@ def factor_map(tree: Tree, layer: int | None = None) -> FactorMap:
         return FactorMap(offset, gain.K, gain.rest)
     root = namespace(gain.K).linalg.cholesky(first.covariances)  # f is z of the first layer, standardised
     return FactorMap(here.means, gain.K @ root, gain.rest)
+
+
+def deviation_map(tree: Tree) -> FactorMap:
+    """The map to the factors of the last layer minus their prior mean."""
+    factors = factor_map(tree)
+    return replace(factors, offset=factors.offset - tree.moments[-1].means)
 
 
 def posterior_covariances(tree: Tree, factors: FactorMap, dtype: str = "float64") -> Array:

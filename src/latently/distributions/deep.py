@@ -262,15 +262,18 @@ class UncertainLeaves(Leaves):
     """The leaves of one node, above `FullGaussian`, for rows of which only a posterior N(m, V) is known.
 
     A row contributes E ln N(z; a, C) = ln N(m; a, C) - tr(C^-1 V) / 2. V is the same for all rows, or packed
-    after m in each row.
+    after m in each row. Rows m are measured from a reference among them, since factors with common loadings
+    may lie far from zero, where second moments would keep nothing of how they vary.
     """
 
     n_factors: int
     covariance: Array | None  # (q, q): V; None if rows have their own
+    reference: Array  # (q,)
 
     def prepare(self, params: Layers | Top, dtype: str = "float64") -> FullDensity:
         leaves = expectations(params, self.rules.owners)[0]
-        density: FullDensity = self.family.prepare(FullParams(leaves.means, leaves.covariances), dtype)
+        means = leaves.means - self.reference
+        density: FullDensity = self.family.prepare(FullParams(means, leaves.covariances), dtype)
         if self.covariance is None:
             return density
         U = density.factors
@@ -298,18 +301,20 @@ class UncertainLeaves(Leaves):
         n = xp.where(has_rows(stats.weight), stats.weight, 1.0)[:, None]
         means = stats.sum_x / n
         spread = symmetric(stats.sum_xx / n[..., None] - means[:, :, None] * means[:, None, :])
-        return stepped(params, self.rules, stats.weight, Moments(means, spread))
+        return stepped(params, self.rules, stats.weight, Moments(means + self.reference, spread))
 
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> Layers:
         """Starting values from the means of rows, without their covariances."""
         (K, q), d, floor = means.shape, self.n_factors, self.family.floor
         if self.rules.common:
-            common = CommonLoadings(d, floor, origin=np.zeros(q)).from_partition(X, weight, labels, means)
+            origin = -to_numpy(self.reference)
+            common = CommonLoadings(d, floor, origin=origin).from_partition(X, weight, labels, means)
             noise = common.noise_variance + self._hidden_variances(X)
             layer = Layer(np.zeros((1, q)), common.loadings[None], noise[None])
             return Layers(layer, Top(common.anchor + common.latent_means, common.latent_covariances))
         own = LowRankGaussian(d, floor).from_partition(X, weight, labels, means)
-        layer = Layer(own.means, own.loadings, own.noise_variance + self._hidden_variances(X))
+        noise = own.noise_variance + self._hidden_variances(X)
+        layer = Layer(own.means + self.reference, own.loadings, noise)
         return Layers(layer, standard_top(K, d, own.means))
 
     def _hidden_variances(self, X: Floats) -> Floats:
@@ -327,17 +332,10 @@ class UncertainLeaves(Leaves):
         return _layers_from_vector(vector, like, self.rules, top=self.rules.common)
 
     def rounding(self, density: FullDensity) -> float:
-        """Rows are not centred, and factors with common loadings may lie far from the origin.
-
-        Covariances are differences of moments about it, so a share of them is lost that grows with the square
-        of the distance; since they are the maximisers, what is lost of the objective is the square of that.
-        Where nothing is kept of them there is no bound.
-        """
-        xp = namespace(density.means)
-        distance = float(xp.max(xp.abs(transpose(density.factors) @ density.means[..., None])))
-        eps = float(xp.finfo(density.means.dtype).eps)
-        lost = eps * distance**2
-        return super().rounding(density) + eps * distance + (lost**2 if lost < 1.0 else 0.0)
+        """Means of leaves are products of numbers that may be far from zero, as far as the reference is."""
+        U = density.factors
+        distance = float(namespace(U).max(namespace(U).abs(transpose(U) @ self.reference)))
+        return super().rounding(density) + float(namespace(U).finfo(U.dtype).eps) * distance
 
     def _split(self, density: FullDensity, block: Block) -> tuple[Block, Array | None]:
         if self.covariance is not None:
@@ -352,7 +350,7 @@ class NextLayer(Mixture):
 
     Each leaf receives `prior_rows` pseudo-rows from the prior of the factors in addition to its own. The
     objective is then the bound minus a penalty for deviating from the prior: still a lower bound, and never
-    above the bound itself.
+    above the bound itself. Rows are measured from the mean of the prior.
     """
 
     prior: Moments  # of one node: (1, q), (1, q, q)
@@ -361,9 +359,8 @@ class NextLayer(Mixture):
     def stats(self, density: FullDensity, sums: MixtureStats) -> MixtureStats:
         own = sums.components
         K, kappa = own.weight.shape[0], self.prior_rows
-        mean, covariance = self.prior.means, self.prior.covariances
-        second = covariance + mean[:, :, None] * mean[:, None, :]
-        components = FullStats(own.weight + kappa, own.sum_x + kappa * mean, own.sum_xx + kappa * second)
+        second = own.sum_xx + kappa * self.prior.covariances
+        components = FullStats(own.weight + kappa, own.sum_x, second)
         lost = kappa * (self.expected_prior(density) - K * self.at_prior() + K * np.log(K))
         return MixtureStats(sums.log_likelihood + lost, sums.total_weight, components)
 
@@ -376,7 +373,7 @@ class NextLayer(Mixture):
         """The sum over leaves of E ln pi_s N(z; a_s, C_s), z from the prior."""
         xp = namespace(density.means)
         U, log_weights = density.factors, density.log_weights
-        off = (transpose(U) @ (self.prior.means - density.means)[..., None])[..., 0]
+        off = (transpose(U) @ density.means[..., None])[..., 0]
         spread = xp.sum(U * (self.prior.covariances @ U), axis=(1, 2))
         D = density.means.shape[1]
         log_det = xp.sum(xp.log(diagonals(U)), axis=1)

@@ -182,7 +182,8 @@ def _regression(
 ) -> Layer:
     """Regression of x on z in every node over its leaves; through the origin if loadings are `common`.
 
-    It is solved for the change of the loadings, so that leaves far from the origin cost little precision.
+    It is solved for the change of the loadings and from moments about the means of the node, so that leaves
+    far from the origin cost no precision: of second moments about it, zz + z z', the inverse is known.
     """
     xp = namespace(weight)
     n = old.means.shape[0]
@@ -196,11 +197,11 @@ def _regression(
         return xp.reshape(share @ flat, (n, *values.shape[1:]))
 
     index = like(owner, weight)
-    x_mean, z_mean = averaged(x.means), averaged(z.means)
-    x_off, z_off = x.means, z.means
-    if not common:
-        x_off, z_off = x_off - xp.take(x_mean, index, axis=0), z_off - xp.take(z_mean, index, axis=0)
     W = xp.take(old.loadings, index, axis=0)
+    x_mean, z_mean = averaged(x.means), averaged(z.means)
+    x_off, z_off = (
+        one - xp.take(mean, index, axis=0) for one, mean in ((x.means, x_mean), (z.means, z_mean))
+    )
     residual_off = x_off - (W @ z_off[..., None])[..., 0]
     residual_z = cross - W @ z.covariances  # covariance of x - W z and z
     xz = averaged(residual_z + residual_off[:, :, None] * z_off[:, None, :])
@@ -208,7 +209,14 @@ def _regression(
     spread = diagonals(x.covariances) - xp.sum(W * (cross + residual_z), axis=2)
     square = averaged(spread + residual_off**2)
     zz = xp.where(filled[:, None, None], symmetric(zz), eye(zz.shape[-1], zz))
-    added = transpose(_solved(zz, transpose(xz)))
+    added = transpose(_solved(zz, transpose(xz)))  # with a free mean
+    if common:
+        towards = _solved(zz, z_mean[..., None])[..., 0]
+        norm = 1.0 + xp.sum(towards * z_mean, axis=1)[:, None]
+        residual = x_mean - (old.loadings @ z_mean[..., None])[..., 0]
+        excess = (added @ z_mean[..., None])[..., 0] - residual  # what `added` moves the mean too far
+        added = added - excess[..., None] * (towards / norm)[:, None, :]
+        square = square - residual * excess / norm
     loadings = old.loadings + added
     noise = square - xp.sum(added * xz, axis=2)
     means = old.means if common else x_mean - (loadings @ z_mean[..., None])[..., 0]
