@@ -322,6 +322,17 @@ def test_partial_fit_of_batches_with_few_classes(tmp_path):
         model.partial_fit(X[:2], ["a", "d"])
 
 
+def test_gaussians_that_rows_make_singular_are_saved_to_the_last_digit(tmp_path):
+    X, y = rows(60)
+    X[y == "a"] = X[y == "a"][:1]
+    for seed in range(3):
+        model = JointAutoencoder(4, **SMALL | {"max_iter": 2, "random_state": seed}).fit(X, y)
+        model.save(tmp_path / "model")
+        again = latently.load(tmp_path / "model")
+        np.testing.assert_array_equal(again.covariances_, model.covariances_)
+        np.testing.assert_array_equal(again.predict_log_proba(X), model.predict_log_proba(X))
+
+
 def test_threshold_and_gaussians_are_saved(tmp_path):
     X, y = rows()
     model = JointAutoencoder(2, max_iter=3, **SMALL).fit(X, y)

@@ -970,3 +970,15 @@ def test_starts_are_above_the_floor(seed):
     X = np.where(rng.random(X.shape) < 0.45, np.nan, X)
     found = BNMF(3, n_init=1, max_iter=3, tol=0, random_state=522).fit(X[~np.isnan(X).all(axis=1)])
     assert np.diff(found.history_).min() > -1e-3  # of sums of 1e10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_below_the_digits_of_the_rows_is_no_fall(seed):
+    """All rows but one fit to the last digit, and without a floor their variance is that of rounding."""
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.normal(size=(17, 4)), 2)
+    X[1] = 10.0 ** rng.integers(60, 90)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = BinarySparseCoding(3, noise_floor=0.0, max_iter=12, random_state=seed).fit(X)
+    assert np.all(np.isfinite(model.history_)) and model.noise_variance_ > 0

@@ -44,7 +44,8 @@ def shrunk(S: Tensor, shrinkage: float, floor: float = _LEAST_VARIANCE) -> Tenso
     least = max(floor, 1e-10 * float(values.max()))
     if bool((values >= least).all()):
         return found  # as it is, to the last digit
-    return (vectors * values.clamp(min=least)[:, None]) @ vectors.mT
+    raised = (vectors * values.clamp(min=least)[:, None]) @ vectors.mT
+    return 0.5 * (raised + raised.mT)  # symmetric to the last digit, as files keep it
 
 
 def weighted_mixture(Z: Tensor, log_resp: Tensor, shrinkage: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -53,6 +53,7 @@ _FEWEST_CANDIDATES = 8
 _STARTS = 8
 _ROWS_FOR_NMF = 2000
 _FARTHEST = 1e6  # from the origin, in units of the spread of the rows
+_RESOLVED = 16 * float(np.finfo(np.float64).eps)
 _RULES = ("proper", "conditional", "source")
 
 
@@ -466,7 +467,8 @@ class BinarySparseCoding(_BinaryFactorization):
     n_components : int, default=1
         Number of units H.
     noise_floor : float, default=1e-6
-        Lower bound of the noise variance, as a fraction of the mean variance of the features.
+        Lower bound of the noise variance, as a fraction of the mean variance of the features. It is never
+        less than 4e-15 of the mean square of X, below which float64 has no digits.
     {options}
 
     Attributes
@@ -512,8 +514,10 @@ class BinarySparseCoding(_BinaryFactorization):
         if summary is None:
             return GaussianNoise()
         xp = namespace(summary.deviation)
-        variance = float(xp.mean(summary.deviation**2)) or 1.0
-        return GaussianNoise(self.noise_floor * variance)
+        variance = float(xp.mean(summary.deviation**2))
+        # the noise is a difference of mean squares, of which float64 has no more digits
+        resolved = _RESOLVED * (variance + float(xp.mean(summary.mean**2)))
+        return GaussianNoise(max(self.noise_floor * (variance or 1.0), resolved))
 
     def _check_rows(self, data, summary):
         """Refuse rows so far from the origin, which is the model's own, that squared distances are noise."""
