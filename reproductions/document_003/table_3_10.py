@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from latently.datasets import load
-from reproductions.document_003._classification import FOUR_FOLDS, ONE_FOLD, in_folds, reproduction
-
-FOLDS = 3
+from reproductions.document_003._classification import (
+    FOUR_FOLDS,
+    N_FOLDS,
+    ONE_FOLD,
+    in_folds,
+    reproduction,
+)
 
 
 def load_rows(seed, ways):
@@ -22,10 +26,9 @@ REPRODUCTION = reproduction(
         Wisconsin diagnostic breast cancer (WDBC), 569 rows of 2 classes (212, 357), 30 features and 30
         columns of standard normal noise, drawn anew from each seed.
     """,
-    ways={ONE_FOLD: (FOLDS, None), FOUR_FOLDS: (FOLDS, ("PCA-GMM", "LDA-GMM"))},
+    ways={ONE_FOLD: (N_FOLDS, None), FOUR_FOLDS: (N_FOLDS, ("PCA-GMM", "LDA-GMM"))},
     grid={"components": (2, 3, 4, 5), "dimensions": (1, 10, 15, 20, 25, 30)},
     more={"components": (1,)},
-    about_ways=f"{FOLDS} of the five folds are run, to save time.",
     tested=569,
     quick={"components": (2,), "dimensions": (10,)},
     published="""

@@ -82,7 +82,7 @@ REPRODUCTION = Reproduction(
     settings={
         "numbers of digits": tuple(PRINTED),
         "rows of each": 1000,
-        "draws": 2,
+        "draws": 5,
         "n_jobs": -1,
     },
     quick_settings={"numbers of digits": (2,), "rows of each": 30, "draws": 1, "n_jobs": 1},
