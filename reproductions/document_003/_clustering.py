@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.decomposition import PCA
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import scale
 
 from latently.metrics import adjusted_rand_score, error_rate, purity
 from latently.mixture import MCFA, MPPCA, GaussianMixture
 from reproductions.document_003 import _protocol
-from reproductions.document_003._protocol import DRAWN, FIXED, OPTIONS, fits, over_draws, seed_of
+from reproductions.document_003._protocol import (
+    DRAWN,
+    FIXED,
+    OPTIONS,
+    fits,
+    from_classes,
+    over_draws,
+    seed_of,
+    spread_of_pick,
+)
 from reproductions.framework import Reproduction, beside
 
 METHODS = ("MCFA", "PCA+GMM", "mPPCA")  # of the source
@@ -94,7 +101,7 @@ def reproduction(
     return Reproduction(
         protocol=_protocol.PROTOCOL + MPPCA_FLOOR + (DRAWN if drawn else FIXED) + ABOUT_MEASURES,
         keys=KEYS,
-        columns={name: spec for name, spec in COLUMNS.items() if drawn or not name.endswith(", spread")},
+        columns=COLUMNS,
         published=published_grid(published),
         measure=measure,
         settings={"clusters": clusters, "dimensions": dimensions, "draws": draws, "n_jobs": -1},
@@ -154,39 +161,35 @@ def cell(X, y, method, K, q, seeds, n_init="auto"):
     """The record of one entry of the grid: the best fit, and what labels would have picked."""
     Z, bic_of_rest = rows_for(method, X, q)
     best, *others = found = fits(estimator(method, K, q).set_params(n_init=n_init), Z, seeds)
-    labels = best.predict(Z)
-    errors = [error_rate(y, model.predict(Z)) for model in found]
-    bic = best.bic(Z)
+    labels = [model.predict(Z) for model in found]
+    told = {  # of all fits
+        "ERR": [error_rate(y, own) for own in labels],
+        "ARI": [float(adjusted_rand_score(y, own)) for own in labels],
+        "BIC": [model.bic(Z) for model in found],
+    }
+    first = {name: values[0] for name, values in told.items()}
     record = {
         "method": method,
         "clusters": K,
         "dimensions": q,
         "rows": len(X),
-        "ERR": errors[0],
-        "ARI": float(adjusted_rand_score(y, labels)),
-        "BIC": bic,
-        "BIC in data space": bic + bic_of_rest,
+        **first,
+        "BIC in data space": first["BIC"] + bic_of_rest,
         "ICL in data space": best.icl(Z) + bic_of_rest,
-        "ERR by majority": 1 - purity(y, labels),
+        "ERR by majority": 1 - purity(y, labels[0]),
         "log-likelihood per row": best.score(Z),
     }
     if len(np.unique(y)) == K:
-        record |= from_classes(estimator(method, K, q).set_params(random_state=seeds[0]), Z, y, bic_of_rest)
+        model = from_classes(estimator(method, K, q).set_params(random_state=seeds[0]), Z, y)
+        record |= {
+            "ERR from classes": error_rate(y, model.predict(Z)),
+            "BIC from classes": model.bic(Z),
+            "BIC in data space from classes": model.bic(Z) + bic_of_rest,
+        }
     if others:
-        record |= {BY_LABEL: min(errors), "ERR, median": float(np.median(errors))}
+        record |= {f"{name}, spread": spread_of_pick(values) for name, values in told.items()}
+        record |= {BY_LABEL: min(told["ERR"]), "ERR, median": float(np.median(told["ERR"]))}
     return record
-
-
-def from_classes(model, Z, y, bic_of_rest):
-    """Where a fit leads that starts from one component for each class."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(Z, y).set_params(warm_start=True).fit(Z)
-    return {
-        "ERR from classes": error_rate(y, model.predict(Z)),
-        "BIC from classes": model.bic(Z),
-        "BIC in data space from classes": model.bic(Z) + bic_of_rest,
-    }
 
 
 def estimator(method, K, q):

@@ -27,8 +27,10 @@ PROTOCOL = f"""
 """
 FIXED = """
     Rows are given, so a model is fitted from several seeds and the fit of largest objective (likelihood and
-    prior) is told, fits with degenerate components last. "Picked by label" is the lowest ERR among these
-    fits: neither a legitimate way to pick nor a lower bound, as other fits may exist.
+    prior) is told, fits with degenerate components last. "Spread" is the standard deviation of what is told
+    if as many fits are drawn again from these: nothing where all seeds end at one optimum. "Picked by label"
+    is the lowest ERR among these fits: neither a legitimate way to pick nor a lower bound, as other fits may
+    exist.
 """
 DRAWN = """
     Rows are drawn by chance, so there are several draws with one fit each, and numbers are means over the
@@ -47,6 +49,24 @@ def fits(model, X, seeds):
         warnings.simplefilter("ignore", ConvergenceWarning)  # and degenerate components, which come last
         found = [clone(model).set_params(random_state=seed).fit(X) for seed in seeds]
     return sorted(found, key=lambda one: (len(one.degenerate_components_) > 0, -one.history_[-1]))
+
+
+def from_classes(model, X, y):
+    """A fit that starts from one component for each class and then forgets the classes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return clone(model).fit(X, y).set_params(warm_start=True).fit(X)
+
+
+def spread_of_pick(values):
+    """Standard deviation of the value of the best of n fits, drawn with replacement from n that were made.
+
+    `values` are those of the n fits, the best first.
+    """
+    n = len(values)
+    at_best = (np.arange(n, -1, -1) / n) ** n  # that all n drawn are from the i-th on
+    shares = at_best[:-1] - at_best[1:]
+    return float(np.sqrt(shares @ (np.asarray(values) - shares @ values) ** 2))
 
 
 def over_draws(records, keys, alike=()):

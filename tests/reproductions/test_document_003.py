@@ -8,6 +8,7 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import PCA
 
+from latently.metrics import error_rate
 from latently.mixture import MCFA, PPCA, FactorAnalysis, GaussianMixture
 from latently.supervised import MJFAClassifier
 from reproductions import available
@@ -196,11 +197,18 @@ def test_draws_have_means_and_spreads():
 
 def test_start_from_the_classes_ends_at_an_optimum():
     X, y = load_iris(return_X_y=True)
-    model = GaussianMixture(3, random_state=0, **_protocol.OPTIONS)
-    found = _clustering.from_classes(model, X, y, 0.0)
+    model = _protocol.from_classes(GaussianMixture(3, random_state=0, **_protocol.OPTIONS), X, y)
     assert model.converged_
-    assert found["BIC from classes"] == pytest.approx(model.bic(X))
-    assert found["ERR from classes"] < 0.1
+    assert error_rate(y, model.predict(X)) < 0.1
+
+
+def test_spread_of_the_best_is_that_of_fits_drawn_again():
+    rng = np.random.default_rng(0)
+    assert _protocol.spread_of_pick([0.1]) == 0
+    assert _protocol.spread_of_pick([0.1, 0.1, 0.1]) == pytest.approx(0)
+    values = rng.uniform(size=5)  # the best first
+    drawn = values[rng.integers(5, size=(200_000, 5)).min(axis=1)]  # the best of each five
+    assert _protocol.spread_of_pick(values) == pytest.approx(drawn.std(), rel=0.02)
 
 
 def test_all_models_of_the_document_have_one_floor():
