@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from reproductions import judgement
 from reproductions.judgement import MATCHED, NO_EVIDENCE, NOISE, WORSE
 
-BY_LABEL = "ERR picked by label"
-FROM_CLASSES, THEIR_BIC = "ERR from classes", "BIC from classes"
 PICKED, LESSER, MISSED, NOT_THERE = (
     "best of our fits by label meets it",
     "fit from the classes meets it, but is less likely",
@@ -16,8 +14,36 @@ PICKED, LESSER, MISSED, NOT_THERE = (
     "fit from the classes does not meet it",
 )
 CLUSTERS = ("worse", PICKED, LESSER, MISSED, NOT_THERE)
+LOWEST = "met by our lowest rate of the method"
 SHARED, ALONE = "met with a shared covariance", "met without borrowed rows"
 VARIANTS = {SHARED: "2L-MJFA, shared covariance", ALONE: "2L-MJFA, no borrowed rows"}
+CLASSES = ("train on", "method", "components", "dimensions")
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate of clusters, and what tells which of two fits is the likelier."""
+
+    measure: str
+    likelihood: str
+    sign: int  # 1 if more is likelier
+    margin: float
+
+    def likelier(self, record):
+        """Whether the fit from the classes is likelier than ours."""
+        gain = record[from_classes(self.likelihood)] - record[self.likelihood]
+        return self.sign * gain > self.margin
+
+
+RATES = (
+    Rate("ERR", "BIC", -1, NO_EVIDENCE),
+    Rate("ERR training", "log p(y) training", 1, 0.0),
+    Rate("ERR test", "log p(y) training", 1, 0.0),
+)
+
+
+def from_classes(name):
+    return f"{name} from classes"
 
 
 @dataclass(frozen=True)
@@ -25,6 +51,7 @@ class Worse:
     """A printed rate that ours does not meet."""
 
     reproduction: object
+    measure: str
     record: dict
     printed: dict
 
@@ -32,56 +59,66 @@ class Worse:
         """Whether another rate of ours would meet it; None is no rate."""
         if rate is None:
             return False
-        n_rows = self.reproduction.tested(self.record, "ERR")
-        found = judgement.judged("ERR", (), "lower", self.record | {"ERR": rate}, self.printed, n_rows)
+        n_rows = self.reproduction.tested(self.record, self.measure)
+        record = self.record | {self.measure: rate}
+        found = judgement.judged(self.measure, (), "lower", record, self.printed, n_rows)
         return found.state in (MATCHED, NOISE)
 
 
-def worse_rates(reproduction, records):
-    """The cells of a table with an ERR that is worse."""
+def worse_rates(reproduction, records, measure="ERR"):
+    """The cells of a table with a rate that is worse."""
     keys = reproduction.keys
     ours = {tuple(record.get(key) for key in keys): record for record in records}
     theirs = {tuple(record.get(key) for key in keys): record for record in reproduction.published}
     cells = judgement.cells(reproduction, records)
     return [
-        Worse(reproduction, ours[cell.key], theirs[cell.key])
+        Worse(reproduction, measure, ours[cell.key], theirs[cell.key])
         for cell in cells
-        if cell.measure == "ERR" and cell.state == WORSE
+        if cell.measure == measure and cell.state == WORSE
     ]
 
 
 def of_clusters(reproduction, records):
-    """Numbers of worse rates of clusters by what else there is, or None for other tables."""
-    if not any(THEIR_BIC in record for record in records):
-        return None
-    counts = dict.fromkeys(CLUSTERS, 0)
-    for one in worse_rates(reproduction, records):
-        counts["worse"] += 1
-        counts[PICKED] += one.met_by(one.record.get(BY_LABEL))
-        if FROM_CLASSES in one.record:
-            likelier = one.record[THEIR_BIC] < one.record["BIC"] - NO_EVIDENCE
-            met = one.met_by(one.record[FROM_CLASSES])
-            counts[(MISSED if likelier else LESSER) if met else NOT_THERE] += 1
-    return counts
+    """A line of numbers of worse rates of clusters, by what else there is, for each measure."""
+    lines = []
+    for rate in RATES:
+        worse = worse_rates(reproduction, records, rate.measure)
+        if not worse or not any(from_classes(rate.measure) in record for record in records):
+            continue
+        counts = dict.fromkeys(CLUSTERS, 0)
+        for one in worse:
+            counts["worse"] += 1
+            counts[PICKED] += one.met_by(one.record.get(f"{rate.measure} picked by label"))
+            if from_classes(rate.measure) in one.record:
+                met = one.met_by(one.record[from_classes(rate.measure)])
+                counts[(MISSED if rate.likelier(one.record) else LESSER) if met else NOT_THERE] += 1
+        lines.append({"measure": rate.measure} | counts)
+    return lines
 
 
 def of_classes(reproduction, records):
-    """Numbers of worse rates of 2L-MJFA, and of those that its variants meet, or None for other tables."""
-    variants = {
-        (record["train on"], record["method"], record["components"], record["dimensions"]): record.get("ERR")
-        for record in records
-        if record.get("method") in VARIANTS.values()
-    }
-    if not variants:
-        return None
-    worse = [one for one in worse_rates(reproduction, records) if one.record["method"] == "2L-MJFA"]
-    counts = {"worse": len(worse)}
-    for told, method in VARIANTS.items():
-        rates = [
-            variants.get((one.record["train on"], method, one.record["components"], one.record["dimensions"]))
-            for one in worse
-        ]
-        tried = [rate is not None for rate in rates]
-        met = sum(one.met_by(rate) for one, rate in zip(worse, rates, strict=True))
-        counts[told] = f"{met} of {sum(tried)} tried"
-    return counts
+    """A line of numbers of worse rates of classes, by what would meet them, for each method."""
+    if reproduction.keys != CLASSES:
+        return []
+    worse = worse_rates(reproduction, records)
+    rates = {tuple(record[key] for key in CLASSES): record["ERR"] for record in records if "ERR" in record}
+    lines = []
+    for method in dict.fromkeys(one.record["method"] for one in worse):
+        own = [one for one in worse if one.record["method"] == method]
+        lowest = {
+            way: min(rate for key, rate in rates.items() if key[:2] == (way, method))
+            for way in {one.record["train on"] for one in own}
+        }
+        line = {"method": method, "worse": len(own)}
+        line[LOWEST] = sum(one.met_by(lowest[one.record["train on"]]) for one in own)
+        for told, variant in VARIANTS.items():
+            others = [rates.get((one.record["train on"], variant, *grid(one.record))) for one in own]
+            tried = sum(rate is not None for rate in others)
+            met = sum(one.met_by(rate) for one, rate in zip(own, others, strict=True))
+            line[told] = f"{met} of {tried} tried" if tried else ""
+        lines.append(line)
+    return lines
+
+
+def grid(record):
+    return record["components"], record["dimensions"]

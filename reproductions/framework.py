@@ -54,6 +54,8 @@ class Reproduction:
         published numbers as "..., published".
     remarks : sequence of str
         Why numbers differ, and what is wrong with the printed ones.
+    missed : str
+        Why cells are worse than the print, in short; needed where any is.
     figures : mapping of str to callable
         Ending of the file name to `figure(result)`, which gives a matplotlib figure, or None for rows that
         were not measured.
@@ -81,6 +83,7 @@ class Reproduction:
     quick_settings: Mapping[str, Any] = field(default_factory=dict)
     summary: Callable[[list[Record]], list[Record]] | None = None
     remarks: Sequence[str] = ()
+    missed: str = ""
     figures: Mapping[str, Callable[[Result], Any]] = field(default_factory=dict)
     better: Mapping[str, str] = field(default_factory=dict)
     excluded: Callable[[Record, str], str | None] = lambda record, measure: None

@@ -8,7 +8,7 @@ from collections import Counter
 from reproductions import available
 from reproductions.document_003._protocol import PROTOCOL
 from reproductions.evidence import of_classes, of_clusters
-from reproductions.framework import HERE, paragraphs, table
+from reproductions.framework import HERE, one_line, paragraphs, table
 from reproductions.inventory import DOCUMENTS, ITEMS, STATES
 from reproductions.judgement import COMPARED, EXCLUDED, MATCHED, NOISE, NOT_RUN, WORSE, cells
 
@@ -23,10 +23,12 @@ Generated from the saved results by `python -m reproductions --page`; do not edi
 A published number is a cell. Ours beside it is **matched** if it is at least as good, to the digits printed;
 **within noise** if it is worse by no more than chance explains; or **worse**. "Agrees" is two-sided: no
 further from the print than noise, be it better or worse; many matched cells are better than the print and do
-not agree with it. Noise is the larger of what one row can change (for BIC: 2), and two standard errors of the
-difference, from the spread of our draws and of the printed ones; a printed number without a spread is taken
-for one draw like ours. Where no draws are possible because the rows are given, noise is one row. Numbers of
-other papers, sizes of data and formulas are not counted. No cell is counted twice.
+not agree with it. Noise is the larger of what one row can change (for BIC: 2), and two standard errors of
+the difference, from the spread of our draws and of the printed ones; a printed number without a spread is
+taken for one draw like ours. Where the rows are given, chance is in the starts alone, and the best of
+several fits is told: its spread is that of the best of as many fits drawn again from those that were made,
+which is nothing where all seeds end at one optimum. Numbers of other papers, sizes of data and formulas are
+not counted. No cell is counted twice.
 
 A match says that our model with our protocol does as well, not that the source did the same.
 """
@@ -36,12 +38,14 @@ the Bayesian information criterion, log p(y) the mean log density of rows and lo
 The other measures are named in their tables.
 """
 WHERE_WORSE = """\
-Rates of clusters. Labels choose nothing in our numbers; here they tell what there would be to choose. A fit
-"from the classes" starts from the estimates for each class and then forgets the labels; there is one where
-there are as many clusters as classes. "Likelier" is by more than 2 of BIC in the same units.
+Rates of clusters; cells of ARI are of the same fits. Labels choose nothing in our numbers; here they tell
+what there would be to choose. A fit "from the classes" starts from the estimates for each class and then
+forgets the labels; there is one where there are as many clusters as classes, and one layer. "Likelier" is by
+more than 2 of BIC in the same units, or by the mean log density of training rows.
 """
 CLASSES = """\
-Rates of 2L-MJFA. The variants have the same components and dimensions, at most two components.
+Rates of classes. Our lowest rate of a method is picked from our grid by test rows, as nobody may. The
+variants of 2L-MJFA have the same components and dimensions, at most two components.
 """
 ABOUT_PROTOCOLS = """\
 For each result the rows, how its numbers came about, and the settings of the run; a line unfolds.
@@ -89,6 +93,7 @@ def page():
         parts.append(table(told, dict.fromkeys(told[0], "")))
     parts += [
         "## Where ours is worse",
+        reasons_of_worse(counted),
         WHERE_WORSE,
         beside_worse(of_clusters),
         CLASSES,
@@ -111,14 +116,23 @@ def page():
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
+def reasons_of_worse(counted):
+    """By table, why cells are worse."""
+    lines = []
+    for name, own in counted.items():
+        worse = sum(cell.state == WORSE for cell in own)
+        if worse:
+            lines.append({"table": link(name), "worse": worse, "why": one_line(available()[name].missed)})
+    return table(lines, dict.fromkeys(lines[0], "")) if lines else "None."
+
+
 def beside_worse(counted):
     """By table, which other fits meet the rates that ours do not."""
     lines = []
     for name, reproduction in available().items():
         result = saved(name)
-        counts = counted(reproduction, result["records"]) if result else None
-        if counts and counts["worse"]:
-            lines.append({"table": link(name)} | counts)
+        if result:
+            lines += [{"table": link(name)} | line for line in counted(reproduction, result["records"])]
     return table(lines, dict.fromkeys(lines[0], "")) if lines else "None."
 
 
