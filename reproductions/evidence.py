@@ -115,7 +115,7 @@ def of_classes(reproduction, records):
             others = [rates.get((one.record["train on"], variant, *grid(one.record))) for one in own]
             tried = sum(rate is not None for rate in others)
             met = sum(one.met_by(rate) for one, rate in zip(own, others, strict=True))
-            line[told] = f"{met} of {tried} tried" if tried else ""
+            line[told] = f"{met} of {tried} tried" if tried and variant.startswith(method) else ""
         lines.append(line)
     return lines
 

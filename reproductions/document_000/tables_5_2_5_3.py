@@ -133,6 +133,10 @@ REPRODUCTION = Reproduction(
         "shrink": 10,
         "dual": 1,
     },
+    missed="""
+        Table 5.3 with 50 units: 26 errors of 10,000 more; the fit ends before its classifier has converged,
+        and converged, in a dual session, it is at the print.
+    """,
     remarks=(
         """
         With 200 units the tables are met: 10.25 % for 11.0 %, and 1026 and 1025 errors for 1242 and 1092.

@@ -33,6 +33,11 @@ REPRODUCTION = reproduction(
     4 3  0.1868  -92 0.6240  0.4591 230 0.2791  0.3774  -8158 0.3739
     4 4  0.2451  -86 0.5901  0.4669 216 0.2593  0.3502 -23606 0.4224
     """,
+    missed="""
+        Levels of knowledge are mostly not the groups of the likeliest densities: fits from the classes that
+        meet the print are mostly less likely than ours, as counted below. Where one is likelier, our search
+        has missed it.
+    """,
     remarks=(
         """
         Printed error rates are multiples of 1/257, so they come from the 258 rows of the official training

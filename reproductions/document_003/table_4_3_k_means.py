@@ -69,4 +69,8 @@ REPRODUCTION = Reproduction(
     quick_settings={"data sets": (UMIST,), "draws": 2, "every": 4, "n_jobs": 1},
     better=dict.fromkeys(MEASURES, "higher"),
     counted=lambda record: record["method"] == ONE,
+    missed="""
+        Accuracy on UMIST. The start of lowest cost does no better; NMI and purity are above the print. The
+        reason is not known.
+    """,
 )

@@ -111,6 +111,10 @@ REPRODUCTION = Reproduction(
     measure=measure,
     better={"error": "lower"},
     tested=lambda record, measure: 10_000 if record["data"] == "MNIST" else 507,
+    missed="""
+        The network of the source on MNIST, with settings as far as they are printed. Layers chosen on
+        training rows have 0.0207 for the printed 0.0324.
+    """,
     remarks=(
         """
         With our layers every one of ten fits is below the printed error of MNIST; what matters most is the
