@@ -95,7 +95,10 @@ def minus_product(a: Array, b: Array, c: Array) -> Array:
 
 
 def multiply_into(out: Array, a: Array, b: Array) -> None:
-    """Write a * b to `out`, a tensor, without an array for the product."""
+    """Write a * b to `out`, a tensor or NumPy array, without another one for the product."""
+    if is_numpy(out):
+        np.multiply(a, b, out=out)
+        return
     import torch
 
     torch.mul(a, b, out=out)

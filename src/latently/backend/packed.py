@@ -11,7 +11,17 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from latently.backend.namespace import Array, Floats, is_numpy, like, minus_product, namespace
+from latently.backend.namespace import (
+    Array,
+    Floats,
+    empty,
+    is_numpy,
+    is_torch,
+    like,
+    minus_product,
+    multiply_into,
+    namespace,
+)
 
 _AT_ONCE = 24  # factors of a product that neither overflows nor underflows
 
@@ -83,16 +93,19 @@ def inverse(columns: list[Array]) -> Array:
     return xp.stack([xp.sum(inverted[i] * inverted[j][i - j :, ...], axis=0) for i, j in pairs(q)])
 
 
-def products_and_one(p: Array) -> Array:
-    """(q (q + 1) / 2 + q + 1, n): packed products of the rows of p (q, n), then p, and ones."""
+def with_products(p: Array, *others: Array | float) -> Array:
+    """(q (q + 1) / 2 + q + len(others), n): packed products of the rows of p (q, n), then p, then others."""
     xp, (q, n) = namespace(p), p.shape
-    if not is_numpy(p):
-        return xp.concat([*(p[j:, :] * p[j, :] for j in range(q)), p, xp.ones_like(p[:1, :])])
-    rows, start = np.empty((q * (q + 3) // 2 + 1, n)), 0
+    if not (is_numpy(p) or is_torch(p)):
+        last = [xp.reshape(xp.zeros_like(p[0, :]) + other, (1, n)) for other in others]
+        return xp.concat([*(p[j:, :] * p[j, :] for j in range(q)), p, *last])
+    rows, start = empty((q * (q + 3) // 2 + len(others), n), p), 0
     for j in range(q):
-        np.multiply(p[j:], p[j], out=rows[start : start + q - j])
+        multiply_into(rows[start : start + q - j, :], p[j:, :], p[j, :])
         start += q - j
-    rows[start:-1], rows[-1] = p, 1.0
+    rows[start : start + q, :] = p
+    for i, other in enumerate(others, start + q):
+        rows[i, :] = other
     return rows
 
 

@@ -39,14 +39,14 @@ from latently.backend.linalg import (
     transpose,
 )
 from latently.backend.namespace import Array, Floats, double, eye, like, namespace, ones, to_numpy, zeros
-from latently.backend.packed import packed, products_and_one, unpacked
+from latently.backend.packed import packed, unpacked, with_products
 from latently.backend.placement import on_device
 from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import common_loadings_missing as missing_entries
 from latently.distributions.common_loadings_missing import MissingSums, WithMissing
 from latently.distributions.family import Family
-from latently.distributions.gaussian import NEAR_FLOOR, SMALLEST_VARIANCE, FullStats
+from latently.distributions.gaussian import NEAR_FLOOR, FullStats
 from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities, has_rows
 
@@ -82,7 +82,7 @@ class CommonDensity:
     offsets: Array  # (q,): the product of that and c
     linear: Array | None  # (D,): Psi^-1 c; None if it is below the projections in `stacked`
     half_precision: Array  # (D,): 1 / (2 psi)
-    quadratic: Array  # (K, T + q + 1): of the log densities of p, for its `moments`
+    quadratic: Array  # (K, T + q + 2): of the log densities of p, for its `moments`
     factor_covariances: Array  # (K, q, q): V, of z given x and k
     to_factors: Array  # (K, q, q): V T', so that E[z|x,k] - w = `at_zero` + V T' p
     at_zero: Array  # (K, q)
@@ -105,7 +105,9 @@ class Projected:
     """Intermediate results of the densities of a block that its statistics reuse."""
 
     p: Array  # (q, n)
-    moments: Array  # (T + q + 1, n): products of p, packed, then p and one; T = q (q + 1) / 2
+    moments: (
+        Array  # (T + q + 2, n): products of p, packed, p, a term of all components, one; T = q (q + 1) / 2
+    )
     squares: Array  # (n, D)
 
 
@@ -160,12 +162,13 @@ class CommonLoadings(Family):
         Q, T = xp.linalg.qr(params.loadings / root_psi[:, None])
         C = root(params.latent_covariances)
         TC = T @ C
-        B = cholesky_of_definite(eye(q, C) + symmetric(transpose(TC) @ TC))
-        inverse_B = inverse_of_triangular(B)
+        K = C.shape[0]
+        both = symmetric(xp.concat([transpose(TC) @ TC, TC @ transpose(TC)]))
+        cholesky = cholesky_of_definite(eye(q, C) + both)
+        inverses = inverse_of_triangular(cholesky)
+        inverse_B, whitening = inverses[:K, ...], inverses[K:, ...]
         half_V = inverse_B @ transpose(C)
         V = symmetric(transpose(half_V) @ half_V)
-        S = cholesky_of_definite(eye(q, C) + symmetric(TC @ transpose(TC)))
-        whitening = inverse_of_triangular(S)
         projected_means = T @ params.latent_means[..., None]
         precision = transpose(whitening) @ whitening
         slope = precision @ projected_means
@@ -176,14 +179,15 @@ class CommonLoadings(Family):
         offsets = stacked @ c
         if dtype == "float64":  # one product for both
             stacked, linear = xp.concat([stacked, linear[None, :]]), None
-        constants = c.shape[0] * math.log(2 * math.pi) + xp.sum(xp.log(psi) + c**2 / psi) + log_determinant(S)
+        constants = c.shape[0] * math.log(2 * math.pi) + xp.sum(xp.log(psi) + c**2 / psi)
+        constants = constants + log_determinant(cholesky[K:, ...])
         return CommonDensity(
             params=params,
             stacked=xp.astype(stacked, getattr(xp, dtype)),
             offsets=offsets,
             linear=linear,
             half_precision=0.5 / psi,
-            quadratic=xp.concat([quadratic, slope[..., 0], at_zero], axis=1),
+            quadratic=xp.concat([quadratic, slope[..., 0], xp.ones_like(at_zero), at_zero], axis=1),
             factor_covariances=V,
             to_factors=to_factors,
             at_zero=params.latent_means - (to_factors @ projected_means)[..., 0],
@@ -208,10 +212,9 @@ class CommonLoadings(Family):
         # terms common to all components: -1/2 ((x - c)' Psi^-1 (x - c) - |p|^2), up to a constant
         common = products[q, :] if density.linear is None else X @ density.linear
         common = common - squares @ density.half_precision + 0.5 * squared_lengths(p, axis=0)
-        moments = products_and_one(p)
-        log_prob = density.quadratic @ moments
-        log_prob += common
-        log_prob += density.constants[:, None]
+        moments = with_products(p, common, 1.0)
+        last = density.quadratic[:, -1:] + density.constants[:, None]
+        log_prob = xp.concat([density.quadratic[:, :-1], last], axis=1) @ moments
         return log_prob, Projected(p, moments, squares)
 
     def normalisers(self, density: CommonDensity, block: Block, latent: Projected | WithMissing) -> Array:
@@ -353,13 +356,7 @@ class CommonLoadings(Family):
 
     def bounded(self, params: CommonParams) -> CommonParams:
         """Noise variances bounded below by the floor; without a floor a vanishing one is an error."""
-        xp = namespace(params.noise_variance)
-        psi = xp.where(params.noise_variance < self.floor, self.floor, params.noise_variance)
-        if not bool(xp.all(psi > SMALLEST_VARIANCE)):
-            raise ValueError(
-                f"a noise variance fell below {SMALLEST_VARIANCE:g} of its feature's variance, where float64 "
-                "has no digits left; set noise_floor above that, or use fewer components or factors"
-            )
+        psi = self.noise_above(self.floor, params.noise_variance)
         return replace(params, latent_covariances=symmetric(params.latent_covariances), noise_variance=psi)
 
     def rounding(self, density: CommonDensity) -> float:
@@ -372,7 +369,8 @@ class CommonLoadings(Family):
         terms = terms + xp.max(xp.sum((params.latent_means @ A.T) ** 2, axis=1))
         projections = xp.sum(double(density.stacked[: self.n_factors, :]) ** 2)
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.constants, density.stacked))
-        return narrow * float(terms) + wide * float(projections)
+        sizes: list[float] = to_numpy(xp.stack([terms, projections])).tolist()
+        return narrow * sizes[0] + wide * sizes[1]
 
     def to_vector(self, params: CommonParams) -> Array:
         """Loadings, factor means and covariances in a fixed basis, and standard deviations of the noise."""
@@ -720,8 +718,8 @@ def _unexplained(residual: Floats, weight: float) -> Floats:
 def _moments(r: Array, projected: Projected) -> tuple[Array, Array]:
     """(K, q) and (K, q, q): the sums of r p and of r p p' over rows, for r (K, n)."""
     q = projected.p.shape[0]
-    sums = projected.moments @ r.T
-    return sums[-1 - q : -1, :].T, unpacked(sums[: -1 - q, :], q)
+    sums = projected.moments[:-2, :] @ r.T
+    return sums[-q:, :].T, unpacked(sums[:-q, :], q)
 
 
 def _side_by_side(stack: Array) -> Array:

@@ -24,12 +24,8 @@ import numpy as np
 
 from latently.backend.linalg import is_positive_definite
 from latently.backend.namespace import Array, Floats, eye, like, namespace, to_numpy
-from latently.distributions.gaussian import (
-    SMALLEST_VARIANCE,
-    FullGaussian,
-    FullParams,
-    FullStats,
-)
+from latently.distributions.family import SMALLEST_VARIANCE
+from latently.distributions.gaussian import FullGaussian, FullParams, FullStats
 from latently.distributions.responsibilities import has_rows
 
 _ROUNDS = 100  # of steps over parts of the parameters

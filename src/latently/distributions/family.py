@@ -19,15 +19,19 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from latently.backend.namespace import Array, Floats, namespace
+from latently.backend.placement import on_device
 from latently.core.block import Block
 from latently.core.tree import field_names
 from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities
+
+SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms are still accurate
 
 
 class Family(Protocol):
@@ -103,6 +107,23 @@ class Family(Protocol):
     def with_prior(self, prior: Prior | None) -> Any:
         """The same family with another prior."""
         return replace(self, prior=prior)  # type: ignore[type-var]
+
+    def noise_above(self, floor: Array, noise: Array) -> Array:
+        """Noise variances bounded below by the floor; without a floor a vanishing one is an error."""
+        xp = namespace(noise)
+        noise = xp.maximum(noise, xp.broadcast_to(floor, noise.shape))
+        waits = on_device(noise) and self._floor_suffices  # else NaN is all that could be found here
+        if not waits and not bool(xp.all(noise > SMALLEST_VARIANCE)):
+            raise ValueError(
+                f"a noise variance fell below {SMALLEST_VARIANCE:g} of its feature's variance, where float64 "
+                "has no digits left; set noise_floor above that, or use fewer components or factors"
+            )
+        return noise
+
+    @cached_property
+    def _floor_suffices(self) -> bool:
+        """Whether no variance above the floor is too small."""
+        return bool(namespace(self.floor).all(self.floor > SMALLEST_VARIANCE))
 
     @property
     def separate(self) -> bool:

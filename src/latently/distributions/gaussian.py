@@ -29,13 +29,12 @@ from latently.backend.packed import unpacked
 from latently.backend.placement import on_device
 from latently.core.block import Block, slices
 from latently.distributions import gaussian_missing, products
-from latently.distributions.family import Family
+from latently.distributions.family import SMALLEST_VARIANCE, Family
 from latently.distributions.gaussian_missing import WithMissing
 from latently.distributions.parts import rows_of_parts
 from latently.distributions.prior import Prior
 from latently.distributions.responsibilities import Responsibilities, has_rows
 
-SMALLEST_VARIANCE = 1e-11  # for data of unit variance: quadratic forms are still accurate
 NEAR_FLOOR = 1e-3  # relative distance within which a variance is at the floor
 
 

@@ -49,7 +49,7 @@ from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import low_rank_missing
 from latently.distributions.family import Family
-from latently.distributions.gaussian import NEAR_FLOOR, SMALLEST_VARIANCE
+from latently.distributions.gaussian import NEAR_FLOOR
 from latently.distributions.low_rank_missing import MissingSums, WithMissing
 from latently.distributions.parts import rows_of_parts
 from latently.distributions.prior import Prior, log_noise
@@ -399,14 +399,7 @@ class LowRankGaussian(Family):
 
     def clamped(self, params: LowRankParams) -> LowRankParams:
         """Noise variances bounded below by the floor; without a floor a vanishing one is an error."""
-        xp = namespace(params.noise_variance)
-        psi = xp.maximum(params.noise_variance, xp.broadcast_to(self._floor(), params.noise_variance.shape))
-        waits = on_device(psi) and self._floor_suffices  # else NaN is all that could be found here
-        if not waits and not bool(xp.all(psi > SMALLEST_VARIANCE)):
-            raise ValueError(
-                f"a noise variance fell below {SMALLEST_VARIANCE:g} of its feature's variance, where float64 "
-                "has no digits left; set noise_floor above that, or use fewer components or factors"
-            )
+        psi = self.noise_above(self._floor(), params.noise_variance)
         return LowRankParams(params.means, params.loadings, psi)
 
     @property
@@ -523,11 +516,6 @@ class LowRankGaussian(Family):
     def _floor(self) -> Array:
         xp = namespace(self.floor)
         return xp.mean(self.floor, keepdims=True) if self.isotropic else self.floor
-
-    @cached_property
-    def _floor_suffices(self) -> bool:
-        """Whether no variance above the floor is too small."""
-        return bool(namespace(self.floor).all(self.floor > SMALLEST_VARIANCE))
 
     def _dense_yx(self, projected: Projected, resp: Responsibilities) -> Array:
         """Sum of r y x' by one stacked product over all rows and components."""
