@@ -185,6 +185,15 @@ def test_samples_are_in_the_users_units(latently, fitted, tmp_path):
     assert first == second != other
 
 
+def test_more_samples_than_there_is_room_for(latently, fitted, tmp_path):
+    folder, _ = fitted
+    assert "--rows" in latently("sample", folder, "-n", 10**20, code=2).err
+    for more, where in ((["-o", tmp_path / "s.csv"], "disk"), (["-o", tmp_path / "s.parquet"], "disk")):
+        assert where in latently("sample", folder, "-n", 10**12, *more, code=1).err
+    assert "of memory" in latently("sample", folder, "-n", 10**12, "--json", code=1).err
+    assert not list(tmp_path.glob("*s.*"))
+
+
 def test_impute_fills_holes_and_nothing_else(latently, fitted, tmp_path):
     folder, data = fitted
     table = pd.read_csv(data).map("{:+.6f}0".format)  # as no program would write them

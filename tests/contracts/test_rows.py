@@ -282,6 +282,12 @@ def test_saved_and_loaded_models_say_the_same(case, named, tmp_path):
     assert_equal(state(case.fit(X, y, to=again)), state(model))
 
 
+@having("sample")
+def test_more_rows_than_memory_are_not_drawn(case):
+    with pytest.raises(ValueError, match=f"n_samples={10**15} rows .* GB of memory"):
+        fitted(case).sample(10**15)
+
+
 @having("save", options=("checkpoint",))
 def test_files_do_not_say_where_a_fit_writes(case, tmp_path):
     model = copy.deepcopy(fitted(case)).set_params(checkpoint=tmp_path / "here")

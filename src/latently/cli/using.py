@@ -19,6 +19,7 @@ from latently.cli.writing import (
     SELECTION,
     check_file,
     check_kind,
+    check_room,
     new_file,
     write_rows,
 )
@@ -175,7 +176,10 @@ def sample(folder, n, seed, output, force, voice):
         with voice.bar("Drawing rows", n) as moved:
             for start in range(0, n, MOST_SAMPLES_AT_ONCE):
                 now = min(MOST_SAMPLES_AT_ONCE, n - start)
-                yield answers.sampled(folder.model, folder.record, now, rng)
+                frame = answers.sampled(folder.model, folder.record, now, rng)
+                if start == 0:
+                    check_room(frame, n, output, as_object=voice.json)
+                yield frame
                 moved(start + now)
 
     return write_rows(frames(), output, force, as_object=voice.json)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 import warnings
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from latently.backend.placement import memory_bytes
 from latently.cli.speaking import listed, one_line, shown
 from latently.core.replacing import folder_replacement, replacement
 from latently.core.sources import package
@@ -94,6 +96,25 @@ def check_kind(output):
     """Raise an error unless rows can be written to a file with this name."""
     if output is not None and Path(output).suffix.lower() not in (*_TEXT, *_PARQUET):
         raise ValueError(f"the output {shown(output)} must end in {', '.join((*_TEXT, *_PARQUET))}")
+
+
+def check_room(frame, n_rows, output, *, as_object):
+    """Raise an error if so many rows like these have no room: on the disk, or for JSON in memory."""
+    few = frame.head(100)
+    if output is not None:
+        in_parquet = Path(output).suffix.lower() in _PARQUET
+        numbers = 8 * sum(column.dtype.kind == "f" for _, column in few.items())  # others are packed well
+        each = numbers if in_parquet else len(_as_text(few, False, ",", ".")) / len(few)
+        there, place = shutil.disk_usage(Path(output).resolve().parent).free, "free on the disk"
+    elif as_object:
+        each, there, place = 64 * (1 + len(few.columns)), memory_bytes(), "of memory"
+    else:
+        return  # to a pipe, whose reader may stop
+    if each * n_rows > there:
+        raise ValueError(
+            f"{n_rows} rows take about {each * n_rows / 1e9:.3g} GB, but there are {there / 1e9:.3g} GB "
+            f"{place}; draw fewer rows"
+        )
 
 
 def write_rows(frames, output, force, *, separator=",", decimal=".", as_object=False):

@@ -26,6 +26,7 @@ from latently.estimators.labels import (
     classes_from_file,
     classes_to_come,
 )
+from latently.estimators.memory import check_draws
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.estimators.rejection import remember_rows
@@ -490,7 +491,7 @@ class DBN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
             Units of the last layer.
         """
         check_is_fitted(self)
-        check_integer("n_samples", n_samples, least=1)
+        check_draws(self, n_samples)
         check_integer("n_steps", n_steps, least=1)
         net = self._net
         generator = generator_of(random_state, net.top.components.device)

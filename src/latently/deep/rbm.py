@@ -27,6 +27,7 @@ from latently.estimators.checks import (
     check_matrix,
 )
 from latently.estimators.data import check_data
+from latently.estimators.memory import check_draws
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, given_starts, set_given
 from latently.estimators.rows import in_main_memory
@@ -350,7 +351,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BoltzmannOptions):
             The hidden units that the rows were drawn from.
         """
         check_is_fitted(self)
-        check_integer("n_samples", n_samples, least=1)
+        check_draws(self, n_samples)
         check_integer("n_steps", n_steps, least=1)
         machine = self._machine
         generator = generator_of(random_state, machine.components.device)

@@ -35,6 +35,7 @@ from latently.estimators.checks import (
     check_integer,
     check_number,
 )
+from latently.estimators.memory import check_draws
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import draw_from
 from latently.estimators.rejection import Rejecting
@@ -386,7 +387,7 @@ class VAE(Rejecting, CodingEstimator):
             The codes that the rows were drawn from.
         """
         check_is_fitted(self)
-        check_integer("n_samples", n_samples, least=1)
+        check_draws(self, n_samples)
         device = self.module_.mean.device
         generator = generator_of(random_state, device)
         Z = self._prior_codes(n_samples, generator.initial_seed()).to(device)

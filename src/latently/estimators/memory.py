@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from latently.backend.placement import memory_bytes
+from latently.estimators.checks import check_integer
 
 _COPIES = 4  # of the parameters, at least: those before and after a step, sums, and what densities need
 _SIZES = ("n_components", "n_factors", "n_subcomponents", "n_row_clusters", "n_column_clusters")
@@ -62,4 +63,15 @@ def check_block_fits(model: Any, n_rows: int, floats_per_row: int) -> None:
         raise NotEnoughMemory(
             f"{type(model).__name__} needs {needed / 1e9:.3g} GB of memory for a block of {n_rows} rows, but "
             f"there are {there / 1e9:.3g} GB; set block_size={fitting}, or reduce n_components or n_factors"
+        )
+
+
+def check_draws(model: Any, n_samples: Any) -> None:
+    """An error unless `sample` can draw so many rows at once."""
+    check_integer("n_samples", n_samples, least=1)
+    needed, there = 8 * n_samples * model.n_features_in_, memory_bytes()
+    if needed > there:
+        raise NotEnoughMemory(
+            f"n_samples={n_samples} rows of {model.n_features_in_} features take {needed / 1e9:.3g} GB of "
+            f"memory, but there are {there / 1e9:.3g} GB; draw fewer at a time"
         )

@@ -39,6 +39,7 @@ from latently.estimators.checks import (
 from latently.estimators.data import identity_in_order
 from latently.estimators.fitting import FitOptions
 from latently.estimators.kernel_models import KernelEstimator
+from latently.estimators.memory import check_draws
 from latently.estimators.messages import warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter
@@ -360,7 +361,7 @@ class _BinaryFactorization(
         codes : ndarray of shape (n_samples, n_components)
             The units that were on.
         """
-        check_integer("n_samples", n_samples, least=1)
+        check_draws(self, n_samples)
         fitted = self._fitted_model()
         drawn = fitted.kernel.sample(mapped(to_numpy, fitted.params), n_samples, as_generator(random_state))
         return tuple(like(array, fitted.place) for array in drawn)

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from latently.estimators.base import Estimator
 from latently.estimators.checks import check_choice, check_flag, check_integer, check_seed, numbers, parameter
 from latently.estimators.data import checked_table
+from latently.estimators.memory import check_draws
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_generator
@@ -207,7 +208,7 @@ class CodebookGenerator(Estimator):
             The element of each group, as an index into `codebook_`.
         """
         check_is_fitted(self)
-        check_integer("n_samples", n_samples, least=1)
+        check_draws(self, n_samples)
         rng = as_generator(random_state)
         elements = np.stack([rng.choice(group, size=n_samples) for group in self.groups_], axis=1)
         return self.compose(elements), elements

@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from latently.core.data import Data
 from latently.estimators.base import Estimator
-from latently.estimators.checks import check_flag, check_integer, check_weights
+from latently.estimators.checks import check_flag, check_weights
 from latently.estimators.data import checked_table
 from latently.estimators.fitting import ended_by_one_interrupt
+from latently.estimators.memory import check_draws
 from latently.estimators.messages import unchanged_on_failure
 from latently.estimators.options import estimator
 from latently.estimators.randomness import as_generator, draw_from
@@ -148,7 +149,7 @@ class SourceDensity(DensityMixin, Rejecting, Estimator):
             The component of the density that each row was drawn from; 0 if it has no components.
         """
         check_is_fitted(self)
-        check_integer("n_samples", n_samples, least=1)
+        check_draws(self, n_samples)
         check_flag("truncate", truncate)
         if not hasattr(self.density_, "sample"):
             raise TypeError(

@@ -38,6 +38,7 @@ from latently.estimators.em import fit_em, keep_result, known_start, partial_fit
 from latently.estimators.fitted import FittedModel
 from latently.estimators.iterative import IterativeEstimator
 from latently.estimators.labels import component_labels
+from latently.estimators.memory import check_draws
 from latently.estimators.messages import DegenerateWarning, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import store
@@ -473,7 +474,7 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         components : ndarray of shape (n_samples,)
             The component each row was drawn from.
         """
-        check_integer("n_samples", n_samples, least=1)
+        check_draws(self, n_samples)
         fitted = self._fitted_model()
         drawn = fitted.kernel.sample(mapped(to_numpy, fitted.params), n_samples, as_generator(random_state))
         return tuple(like(array, fitted.place) for array in drawn)

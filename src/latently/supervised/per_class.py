@@ -20,10 +20,11 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from latently.backend.namespace import like, namespace, to_numpy
 from latently.core.data import Data
 from latently.estimators.base import Estimator
-from latently.estimators.checks import check_integer, check_mixing_weights, numbers
+from latently.estimators.checks import check_mixing_weights, numbers
 from latently.estimators.classifier import FEW, DensityClassifier, check_temperature
 from latently.estimators.data import check_data, in_memory
 from latently.estimators.fitting import ended_by_one_interrupt
+from latently.estimators.memory import check_draws
 from latently.estimators.messages import InterruptedWarning, unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.randomness import as_generator, draw_from
@@ -281,7 +282,7 @@ class PerClass(DensityClassifier, Estimator):
         """
         check_is_fitted(self)
         self._check_densities_have("sample")
-        check_integer("n_samples", n_samples, least=1)
+        check_draws(self, n_samples)
         rng = as_generator(random_state)
         codes = rng.choice(len(self.classes_), size=n_samples, p=self.class_prior_)
         X = np.empty((n_samples, self.n_features_in_))

@@ -21,6 +21,8 @@ from latently.cli.commands.options import (
 )
 from latently.cli.speaking import Voice, counted, shown
 
+_MOST_ROWS = 10**12  # that are drawn, which takes weeks
+
 
 def predict(
     model: Fitted,
@@ -114,7 +116,7 @@ def transform(
 def sample(
     model: Fitted,
     *,
-    rows: Annotated[int, option("--rows", "-n", help="Number of rows.", min=1)] = 10,
+    rows: Annotated[int, option("--rows", "-n", help="Number of rows.", min=1, max=_MOST_ROWS)] = 10,
     seed: Seed = 0,
     to: RowsOutput,
     answer: AnswerOptions,
