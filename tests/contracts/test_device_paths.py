@@ -8,7 +8,7 @@ import pytest
 from latently.backend import linalg
 from latently.backend.namespace import is_torch, to_numpy
 from latently.backend.placement import on_device
-from latently.distributions import products
+from latently.distributions import LowRankGaussian, products
 from latently.distributions.responsibilities import needed_entries
 from latently.mixture import MFA, GaussianMixture
 from tests.contracts.models import ALL
@@ -54,6 +54,20 @@ def test_whole_fits_find_what_those_of_arrays_find(model, missing, pretended):
     X[rng.random(X.shape) < missing] = np.nan
     here, there = (model.fit(rows).history_[-1] for rows in (X, torch.asarray(X)))
     assert float(there) == pytest.approx(float(here), abs=1e-6)
+
+
+def test_densities_are_prepared_before_results_are_waited_for_and_only_once(pretended, monkeypatch):
+    said = []
+    for name in ("prepare", "evaluate", "rounding"):  # the last one waits
+
+        def telling(self, *given, name=name, of=getattr(LowRankGaussian, name), **options):
+            said.append(name[0])
+            return of(self, *given, **options)
+
+        monkeypatch.setattr(LowRankGaussian, name, telling)
+    X = torch.asarray(np.random.default_rng(0).standard_normal((60, 4)))
+    MFA(2, 1, n_init=1, max_iter=3, tol=0, accelerate=None, random_state=0).fit(X)
+    assert "".join(said) == "pe" + 3 * "pre" + "pr"
 
 
 def test_rows_far_from_all_components_end_a_fit(pretended):

@@ -90,6 +90,7 @@ class Iteration:
 _ATTEMPTS = 16  # how often a step that worsens the objective is tried again, ever more cautiously
 _MORE_CAUTION = 10.0
 _REMEMBERED = 2  # evaluations
+_RAISED_AGAIN = (ValueError, ArithmeticError, RuntimeError)  # by what is computed early, if it is asked for
 _NOTICEABLE = 1e-10  # a relative fall that is more than the last digits of float64
 
 Callback = Callable[[Iteration], Any]
@@ -162,10 +163,11 @@ def em_step(
     """
     passes = passes or Passes()
     recent: list[tuple[Any, tuple[Any, float, float]]] = []
+    prepared = Prepared()
 
     def summed(params: Any) -> tuple[Any, Any]:
         passes.count += 1
-        density = kernel.prepare(params)
+        density = prepared(kernel, params)
         return density, kernel.stats(density, sweep.sum(kernel.e_step, density))
 
     def told(params: Any, density: Any, stats: Any) -> tuple[float, float]:
@@ -184,6 +186,7 @@ def em_step(
     def plain_step(params: Any) -> Step[Any]:
         density, stats = summed(params)
         following = soon(stats.total_weight, lambda: kernel.canonical(kernel.m_step(stats, params)))
+        prepared.ahead(kernel, stats.total_weight, following)
         return Step(*told(params, density, stats), following)
 
     # apart, since a step that refers to itself would keep the rows of the sweep until cycles are collected
@@ -198,9 +201,29 @@ def soon(array: Any, compute: Callable[[], Params]) -> Callable[[], Params]:
     """
     computed = cache(compute)
     if on_device(array):
-        with suppress(ValueError, ArithmeticError, RuntimeError):  # raised again if it is asked for
+        with suppress(*_RAISED_AGAIN):
             computed()
     return computed
+
+
+class Prepared:
+    """Densities of parameters, prepared when `soon` computes these: before a device is waited for."""
+
+    def __init__(self) -> None:
+        self._recent: list[tuple[Any, Any]] = []
+
+    def ahead(self, kernel: Kernel, array: Any, params: Callable[[], Any]) -> None:
+        """Prepare the density of parameters, if such an array is on a device."""
+        if on_device(array):
+            with suppress(*_RAISED_AGAIN):
+                self._recent = [(params(), kernel.prepare(params())), *self._recent[: _REMEMBERED - 1]]
+
+    def __call__(self, kernel: Kernel, params: Any) -> Any:
+        """The density, computed now if it was not before."""
+        for known, density in self._recent:
+            if known is params:
+                return density
+        return kernel.prepare(params)
 
 
 def _checked_step(kernel: Kernel, evaluated: Callable[[Any], tuple[Any, float, float]]) -> Any:

@@ -8,11 +8,22 @@ longer steps of them, each run with its own extrapolation; `run_together` takes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 from latently.backend.namespace import to_numpy
-from latently.core.drivers import Objective, Result, State, Step, StopRule, advanced, interrupted_at, soon
+from latently.core.drivers import (
+    Objective,
+    Prepared,
+    Result,
+    State,
+    Step,
+    StopRule,
+    advanced,
+    interrupted_at,
+    soon,
+)
 
 Params = TypeVar("Params")
 Steps = Callable[[Sequence[Params]], list[Step[Params]]]
@@ -35,39 +46,59 @@ def em_steps(runs: Stackable, sweep: Any, at_once: int, alone: Callable[[Any], S
     The last steps are remembered: runs that continue ask for them again.
     """
     recent: list[tuple[Any, Step[Any]]] = []
+    joined = _Joined(runs, sweep)
 
     def steps(params: Sequence[Any]) -> list[Step[Any]]:
-        known = {id(one): step for one, step in recent}
-        if all(id(one) in known for one in params):
-            return [known[id(one)] for one in params]
+        taken = {id(one): step for one, step in recent}
+        if all(id(one) in taken for one in params):
+            return [taken[id(one)] for one in params]
         recent.clear()  # before memory is needed for others
         n_groups = -(-len(params) // at_once)
         bounds = [len(params) * i // n_groups for i in range(n_groups + 1)]
         groups = [params[a:b] for a, b in pairwise(bounds)]
-        taken = [step for group in groups for step in _stacked_steps(runs, sweep, group, alone)]
-        recent.extend(zip(params, taken, strict=True))
-        return taken
+        found = [
+            step
+            for group in groups
+            for step in ([alone(group[0])] if len(group) == 1 else joined.steps(group))
+        ]
+        recent.extend(zip(params, found, strict=True))
+        return found
 
     return steps
 
 
-def _stacked_steps(
-    runs: Stackable, sweep: Any, params: Sequence[Any], alone: Callable[[Any], Step[Any]]
-) -> list[Step[Any]]:
-    if len(params) == 1:
-        return [alone(params[0])]
-    kernel, joined = runs.stacked(len(params)), runs.stack(params)
-    density = kernel.prepare(joined)
-    stats = kernel.stats(density, sweep.sum(kernel.e_step, density))
-    following = soon(
-        stats.total_weight,
-        lambda: runs.unstack(kernel.canonical(kernel.m_step(stats, joined)), len(params)),
-    )
-    objectives = to_numpy((stats.log_likelihood + kernel.log_priors(joined)) / stats.total_weight)
-    return [
-        Step(float(objectives[i]), rounding, lambda i=i: following()[i])  # type: ignore[misc]
-        for i, rounding in enumerate(kernel.roundings(density))
-    ]
+class _Joined:
+    """The steps of several runs as one; parameters that were joined before need not be joined again."""
+
+    def __init__(self, runs: Stackable, sweep: Any) -> None:
+        self.runs, self.sweep = runs, sweep
+        self.prepared = Prepared()
+        self.last: list[tuple[list[Any], Any]] = []  # parameters of runs, and as one
+
+    def steps(self, params: Sequence[Any]) -> list[Step[Any]]:
+        n_runs = len(params)
+        kernel, joined = self.runs.stacked(n_runs), self._stacked(params)
+        density = self.prepared(kernel, joined)
+        stats = kernel.stats(density, self.sweep.sum(kernel.e_step, density))
+        together = soon(stats.total_weight, lambda: kernel.canonical(kernel.m_step(stats, joined)))
+        self.prepared.ahead(kernel, stats.total_weight, together)
+        following = cache(lambda: self._apart(together(), n_runs))
+        objectives = to_numpy((stats.log_likelihood + kernel.log_priors(joined)) / stats.total_weight)
+        return [
+            Step(float(objectives[i]), rounding, lambda i=i: following()[i])  # type: ignore[misc]
+            for i, rounding in enumerate(kernel.roundings(density))
+        ]
+
+    def _stacked(self, params: Sequence[Any]) -> Any:
+        for apart, joined in self.last:
+            if len(apart) == len(params) and all(a is b for a, b in zip(apart, params, strict=True)):
+                return joined
+        return self.runs.stack(params)
+
+    def _apart(self, joined: Any, n_runs: int) -> list[Any]:
+        found = self.runs.unstack(joined, n_runs)
+        self.last = [(found, joined), *self.last[:1]]
+        return found
 
 
 def run_together(
