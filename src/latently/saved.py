@@ -18,6 +18,7 @@ KNOWN_CLASSES = {
     "PPCA": "latently.mixture",
     "MFA": "latently.mixture",
     "BayesianGaussianMixture": "latently.mixture",
+    "BayesianMCFA": "latently.mixture",
     "BayesianMFA": "latently.mixture",
     "MPPCA": "latently.mixture",
     "MCFA": "latently.mixture",

@@ -43,6 +43,7 @@ from latently.mixture import (
     MPPCA,
     PPCA,
     BayesianGaussianMixture,
+    BayesianMCFA,
     BayesianMFA,
     FactorAnalysis,
     GaussianMixture,
@@ -262,6 +263,8 @@ CASES = [
     Case("BayesianGaussianMixture-holes", partial(BayesianGaussianMixture, 2, **QUICK), **BOUND, holes=True),
     Case("BayesianMFA", partial(BayesianMFA, 2, 2, **QUICK), **BOUND),
     Case("BayesianMFA-holes", partial(BayesianMFA, 2, 2, **QUICK), **BOUND, holes=True),
+    Case("BayesianMCFA", partial(BayesianMCFA, 2, 2, **QUICK), **BOUND),
+    Case("BayesianMCFA-holes", partial(BayesianMCFA, 2, 2, **QUICK), **BOUND, holes=True),
     Case(
         "NestedMixture",
         partial(NestedMixture, 2, 2, covariance_type="tied", **QUICK),

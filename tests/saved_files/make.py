@@ -38,6 +38,7 @@ from latently.mixture import (
     MPPCA,
     PPCA,
     BayesianGaussianMixture,
+    BayesianMCFA,
     BayesianMFA,
     FactorAnalysis,
     GaussianMixture,
@@ -74,6 +75,7 @@ def models():
         "NestedMixture": NestedMixture(2, 2, covariance_type="diag", **few),
         "BayesianGaussianMixture": BayesianGaussianMixture(4, **few),
         "BayesianMFA": BayesianMFA(3, 2, **few),
+        "BayesianMCFA": BayesianMCFA(3, 2, **few),
         "MixedMixture": MixedMixture(
             2, columns={0: "count", 1: list(range(1, 21)), 2: "number"}, unseen="missing", **few
         ),

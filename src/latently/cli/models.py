@@ -54,6 +54,9 @@ MODELS = {
     "bayesian-mfa": Model(
         _MIXTURE, "BayesianMFA", "mixture of factor analysers that finds its sizes", k=None, q=None
     ),
+    "bayesian-mcfa": Model(
+        _MIXTURE, "BayesianMCFA", "clusters in one common subspace that find their sizes", k=None, q=None
+    ),
     "mixed": Model(
         _MIXTURE,
         "MixedMixture",

@@ -86,9 +86,9 @@ class PosteriorGaussian(FullGaussian):
 
     def prepare(self, params: PosteriorParams, dtype: str = "float64") -> FullDensity:  # type: ignore[override]
         density = super().prepare(params.gaussian, dtype)
-        return changed(density, constants=density.constants + self._expectations(params))
+        return changed(density, constants=density.constants + self.expectations(params))
 
-    def _expectations(self, params: PosteriorParams) -> Array:
+    def expectations(self, params: PosteriorParams) -> Array:
         """(K,) E[ln N(x | k)] - ln N(x; m_k, S_k)."""
         b, nu, D = self._degrees(params)
         means = np.sum(digamma(0.5 * (nu[:, None] - np.arange(D))), axis=1)

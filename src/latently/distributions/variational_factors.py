@@ -44,8 +44,8 @@ from latently.distributions.low_rank import (
     ProjectedSums,
 )
 
-_LARGEST = 1e12  # relevance
-_LEAST_COUNT = 1e-10  # with less a component is empty
+LARGEST = 1e12  # relevance
+LEAST_COUNT = 1e-10  # with less a component is empty
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,13 @@ class FactorPosterior:
     @property
     def spread(self) -> Array:
         """(K, q + 1, q + 1) V, the covariance of a row of (L, mu) in units of its noise."""
-        return namespace(self.counts).linalg.inv(_precisions(self))
+        return namespace(self.counts).linalg.inv(self.precisions)
 
-
-def _precisions(params: FactorPosterior) -> Array:
-    """(K, q + 1, q + 1) V^-1"""
-    own = eye(params.relevances.shape[1], params.counts) * params.relevances[:, None, :]
-    return own + params.counts[:, None, None] * params.moments
+    @property
+    def precisions(self) -> Array:
+        """(K, q + 1, q + 1) V^-1"""
+        own = eye(self.relevances.shape[1], self.counts) * self.relevances[:, None, :]
+        return own + self.counts[:, None, None] * self.moments
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class PosteriorFactors(LowRankGaussian):
         xp = namespace(params.means)
         (K, D), q = params.means.shape, self.n_factors
         V = D * params.spread
-        constant = -0.5 * V[:, q, q] + 0.5 * D * self._log_noise(params)
+        constant = -0.5 * V[:, q, q] + 0.5 * D * self.log_noise(params)
         turn, centre = zeros((K, 0, 0), params.means), zeros((K, 0), params.means)
         loadings, means = params.loadings, params.means
         if q:
@@ -120,7 +120,7 @@ class PosteriorFactors(LowRankGaussian):
         fields = dict(vars(density), constants=density.constants + constant, log_weights=constant)
         return PosteriorDensity(**fields, turn=turn, centre=centre)
 
-    def _log_noise(self, params: FactorPosterior) -> Array:
+    def log_noise(self, params: FactorPosterior) -> Array:
         """(K,) E[ln tau] + ln psi, of any feature."""
         a = 0.5 * (self._prior().rows + to_numpy(params.counts))
         return like(digamma(a) - np.log(a), params.means)
@@ -145,16 +145,16 @@ class PosteriorFactors(LowRankGaussian):
 
     def m_step(self, stats: LowRankStats, params: FactorPosterior) -> FactorPosterior:  # type: ignore[override]
         """q of loadings, means and noise, and of the relevances; that of an empty component is the prior."""
-        moments = _Moments.of(stats, self._prior())
-        posterior = self._rows(moments, params.relevances)
+        moments = Moments.of(stats, self._prior())
+        posterior = self.rows_given(moments, params.relevances)
         T, energies = self._transformation(moments, posterior)
-        return self._rows(moments.transformed(T), _relevances(energies, params.means.shape[1]))
+        return self.rows_given(moments.transformed(T), best_relevances(energies, params.means.shape[1]))
 
-    def _rows(self, moments: _Moments, relevances: Array) -> FactorPosterior:
+    def rows_given(self, moments: Moments, relevances: Array) -> FactorPosterior:
         """q(L, mu, tau) for these relevances."""
         prior, q = self._prior(), self.n_factors
         xp, N = namespace(relevances), moments.counts
-        empty = (N <= _LEAST_COUNT)[:, None, None]
+        empty = (N <= LEAST_COUNT)[:, None, None]
         one = eye(q + 1, N)
         mean = xp.where(empty, one, moments.hh / xp.where(empty, 1.0, N[:, None, None]))
         nothing = moments.hx[:, 0, :]
@@ -165,7 +165,7 @@ class PosteriorFactors(LowRankGaussian):
         means = prior.mean + rows[:, q, :]
         return changed(found, means=means, loadings=transpose(rows[:, :q, :]), noise_variance=psi)
 
-    def _energies(self, posterior: FactorPosterior) -> Array:
+    def energies(self, posterior: FactorPosterior) -> Array:
         """(K, q + 1, q + 1) the sum over features of E[tau (l, mu - m_0) (l, mu - m_0)']."""
         xp, D = namespace(posterior.means), posterior.means.shape[1]
         apart = (posterior.means - self._prior().mean)[:, :, None]
@@ -174,9 +174,9 @@ class PosteriorFactors(LowRankGaussian):
             symmetric(transpose(rows) @ (rows / posterior.noise_variance[:, :, None])) + D * posterior.spread
         )
 
-    def _transformation(self, moments: _Moments, posterior: FactorPosterior) -> tuple[Array, Array]:
+    def _transformation(self, moments: Moments, posterior: FactorPosterior) -> tuple[Array, Array]:
         """T (K, q + 1, q + 1), and the energies (K, q + 1) of the columns of (L, mu) T^-1."""
-        q, energies = self.n_factors, self._energies(posterior)
+        q, energies = self.n_factors, self.energies(posterior)
         xp, one = namespace(energies), zeros(energies.shape, energies) + eye(q + 1, energies)
         if not q:
             return one, diagonals(energies)
@@ -195,15 +195,15 @@ class PosteriorFactors(LowRankGaussian):
         """(K,) what a transformation changes in the bound, with the best relevances."""
         xp = namespace(hh)
         of_factors = -0.5 * xp.sum(diagonals(hh)[:, :-1], axis=1)
-        return of_factors + volume + 0.5 * D * xp.sum(xp.log(_relevances(energies, D)), axis=1)
+        return of_factors + volume + 0.5 * D * xp.sum(xp.log(best_relevances(energies, D)), axis=1)
 
     def log_priors(self, params: FactorPosterior) -> Array:  # type: ignore[override]
         """(K,) -KL(q(L, mu, tau) || p)."""
         prior, D = self._prior(), params.means.shape[1]
         N, alpha = to_numpy(params.counts), to_numpy(params.relevances)
-        energies = to_numpy(diagonals(self._energies(params)))
+        energies = to_numpy(diagonals(self.energies(params)))
         xp = namespace(params.counts)
-        log_V = -to_numpy(log_determinant(xp.linalg.cholesky(_precisions(params))))
+        log_V = -to_numpy(log_determinant(xp.linalg.cholesky(params.precisions)))
         of_rows = np.sum(alpha * energies - D * np.log(alpha) - D, axis=1) - D * log_V
         a, a_0 = 0.5 * (prior.rows + N)[:, None], 0.5 * prior.rows
         psi, s = to_numpy(params.noise_variance), to_numpy(prior.noise)
@@ -216,7 +216,7 @@ class PosteriorFactors(LowRankGaussian):
         xp = namespace(N)
         hh = N[:, None, None] * params.moments
         rows = xp.concat([params.loadings, (params.means - prior.mean)[:, :, None]], axis=2)  # (K, D, q + 1)
-        hx = _precisions(params) @ transpose(rows)  # about m_0
+        hx = params.precisions @ transpose(rows)  # about m_0
         square = (prior.rows + N)[:, None] * params.noise_variance - prior.rows * prior.noise
         square = square + xp.sum(transpose(rows) * hx, axis=1)
         hx_there = hx + hh[:, :, q:] * prior.mean
@@ -244,9 +244,7 @@ class PosteriorFactors(LowRankGaussian):
 
     def used(self, params: FactorPosterior) -> Array:
         """(K, q) bool: factors whose loadings are longer than their own uncertainty."""
-        xp, q = namespace(params.means), self.n_factors
-        lengths = xp.sum(params.loadings**2 / params.noise_variance[:, :, None], axis=1)
-        return lengths > params.means.shape[1] * diagonals(params.spread)[:, :q]
+        return lengths(params) > params.means.shape[1] * diagonals(params.spread)[:, : self.n_factors]
 
     # -- a family as others ---------------------------------------------------------------------------
 
@@ -268,7 +266,7 @@ class PosteriorFactors(LowRankGaussian):
         xp = namespace(params.means)
         return (
             *(params.means, params.loadings, 0.5 * xp.log(params.noise_variance)),
-            xp.log(xp.clip(params.counts, min=_LEAST_COUNT)),
+            xp.log(xp.clip(params.counts, min=LEAST_COUNT)),
             *(xp.log(params.relevances), params.moments),
         )
 
@@ -276,7 +274,7 @@ class PosteriorFactors(LowRankGaussian):
         means, loadings, log_deviations, log_counts, log_relevances, moments = arrays
         xp = namespace(means)
         psi, counts, alpha = xp.exp(2.0 * log_deviations), xp.exp(log_counts), xp.exp(log_relevances)
-        alpha = xp.clip(alpha, max=_LARGEST)
+        alpha = xp.clip(alpha, max=LARGEST)
         there = FactorPosterior(means, loadings, psi, counts, alpha, symmetric(moments))
         if not is_positive_definite(there.moments):
             raise ValueError("these moments of factors are not positive definite")
@@ -306,22 +304,27 @@ class PosteriorFactors(LowRankGaussian):
         means, loadings, psi = start.means, start.loadings, start.noise_variance
         mean = xp.zeros_like(means)
         if self.prior is not None:
-            mean, empty = mean + self.prior.mean, (counts <= _LEAST_COUNT)[:, None]
+            mean, empty = mean + self.prior.mean, (counts <= LEAST_COUNT)[:, None]
             means, psi = xp.where(empty, mean, means), xp.where(empty, self.prior.noise, psi)
             loadings = xp.where(empty[:, :, None], 0.0, loadings)
         rows = xp.concat([loadings, (means - mean)[:, :, None]], axis=2)
-        relevances = _relevances(xp.sum(rows**2 / psi[:, :, None], axis=1) + 1.0, D)
+        relevances = best_relevances(xp.sum(rows**2 / psi[:, :, None], axis=1) + 1.0, D)
         one = eye(q + 1, means) + zeros((K, 1, 1), means)
         return FactorPosterior(means, loadings, psi, counts, relevances, one)
 
 
-def _relevances(energies: Array, D: int) -> Array:
+def lengths(params: FactorPosterior) -> Array:
+    """(K, q) squared lengths of the columns of loadings, in units of the noise."""
+    return namespace(params.means).sum(params.loadings**2 / params.noise_variance[:, :, None], axis=1)
+
+
+def best_relevances(energies: Array, D: int) -> Array:
     """(K, q + 1) the best alpha for columns with these energies (K, q + 1)."""
-    return D / namespace(energies).clip(energies, min=D / _LARGEST)
+    return D / namespace(energies).clip(energies, min=D / LARGEST)
 
 
 @dataclass(frozen=True)
-class _Moments:
+class Moments:
     """Sums over the rows of each component, of rows about m_0, and h = (z, 1)."""
 
     counts: Array  # (K,)
@@ -330,7 +333,7 @@ class _Moments:
     square: Array  # (K, D)
 
     @classmethod
-    def of(cls, stats: LowRankStats, prior: FactorPrior) -> _Moments:
+    def of(cls, stats: LowRankStats, prior: FactorPrior) -> Moments:
         xp, N = namespace(stats.weight), stats.weight[:, None]
         of_one = xp.concat([stats.sum_z, N], axis=1)  # (K, q + 1)
         above = xp.concat([stats.sum_zz, stats.sum_z[:, None, :]], axis=1)
@@ -339,33 +342,36 @@ class _Moments:
         square = stats.sum_square - 2.0 * prior.mean * stats.sum_x + N * prior.mean**2
         return cls(stats.weight, symmetric(hh), hx, square)
 
-    def transformed(self, T: Array) -> _Moments:
-        return _Moments(self.counts, symmetric(T @ self.hh @ transpose(T)), T @ self.hx, self.square)
+    def transformed(self, T: Array) -> Moments:
+        return Moments(self.counts, symmetric(T @ self.hh @ transpose(T)), T @ self.hx, self.square)
 
 
-def _standardising(moments: _Moments, energies: Array) -> tuple[Array, Array]:
+def _standardising(moments: Moments, energies: Array) -> tuple[Array, Array]:
     """T and T^-1 for which H = N I in the factors and the energies of their columns are diagonal.
 
     Columns come with the largest energy first and keep their signs, so that iterates settle.
     """
     xp, q = namespace(energies), energies.shape[1] - 1
     N = moments.counts[:, None]
-    full = N > _LEAST_COUNT
+    full = N > LEAST_COUNT
     mean = xp.where(full, moments.hh[:, :q, q] / xp.where(full, N, 1.0), 0.0)
     second = moments.hh[:, :q, :q] / xp.where(full, N, 1.0)[:, :, None] - mean[:, :, None] * mean[:, None, :]
     one = eye(q, energies)
     second = symmetric(xp.where(full[:, :, None], second, one))
-    C = xp.linalg.cholesky(second + 1e-12 * one)
-    within = symmetric(transpose(C) @ energies[:, :q, :q] @ C)
-    vectors = xp.flip(xp.linalg.eigh(within)[1], axis=2)
-    back = C @ vectors  # z = back z' + mean
-    same = diagonals(back) >= 0
-    back = xp.where(same[:, None, :], back, -back)
+    back = along_axes(xp.linalg.cholesky(second + 1e-12 * one), energies[:, :q, :q])  # z = back z' + mean
     forth = xp.linalg.inv(back)
-    return _affine(forth, -(forth @ mean[:, :, None])), _affine(back, mean[:, :, None])
+    return affine(forth, -(forth @ mean[:, :, None])), affine(back, mean[:, :, None])
 
 
-def _affine(A: Array, b: Array) -> Array:
+def along_axes(C: Array, energies: Array) -> Array:
+    """C times the eigenvectors of C' E C (..., q, q), the largest first, with a positive diagonal."""
+    xp = namespace(C)
+    vectors = xp.flip(xp.linalg.eigh(symmetric(transpose(C) @ energies @ C))[1], axis=-1)
+    back = C @ vectors
+    return xp.where(diagonals(back)[..., None, :] >= 0, back, -back)
+
+
+def affine(A: Array, b: Array) -> Array:
     """(K, q + 1, q + 1) the matrix that takes (z, 1) to (A z + b, 1)."""
     xp, K = namespace(A), A.shape[0]
     last = xp.concat([zeros((K, 1, A.shape[1]), A), ones((K, 1, 1), A)], axis=2)

@@ -1,6 +1,7 @@
 """Mixtures of Gaussians and of factor models."""
 
 from latently.mixture.bayesian import BayesianGaussianMixture
+from latently.mixture.bayesian_common import BayesianMCFA
 from latently.mixture.bayesian_factors import BayesianMFA
 from latently.mixture.factor import PPCA, FactorAnalysis
 from latently.mixture.gaussian import GaussianMixture
@@ -15,6 +16,7 @@ __all__ = [
     "MPPCA",
     "PPCA",
     "BayesianGaussianMixture",
+    "BayesianMCFA",
     "BayesianMFA",
     "FactorAnalysis",
     "GaussianMixture",

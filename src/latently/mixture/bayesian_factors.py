@@ -13,7 +13,7 @@ from latently.backend.namespace import Array, like, namespace, to_numpy
 from latently.distributions import LowRankGaussian, LowRankParams, MixtureParams
 from latently.distributions.heavy_tails import HeavyTailed
 from latently.distributions.variational import PredictiveMixture
-from latently.distributions.variational_factors import FactorPosterior, FactorPrior, PosteriorFactors
+from latently.distributions.variational_factors import FactorPosterior, PosteriorFactors
 from latently.estimators.checks import (
     check_integer,
     check_locations,
@@ -24,10 +24,9 @@ from latently.estimators.checks import (
 )
 from latently.estimators.options import estimator, option
 from latently.estimators.parameters import Parameter, store
-from latently.mixture.factors import FactorMethods
 from latently.mixture.mfa import MFA
-from latently.mixture.posterior import TYPICAL, PosteriorMixture, PosteriorStructure
-from latently.mixture.priors import ROWS, weak_prior
+from latently.mixture.posterior import PosteriorMixture, PosteriorStructure
+from latently.mixture.posterior_factors import PosteriorFactorMethods
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class PosteriorFactorModels(PosteriorStructure):
 
 
 @estimator
-class BayesianMFA(FactorMethods, PosteriorMixture):
+class BayesianMFA(PosteriorFactorMethods, PosteriorMixture):
     """Mixture of factor analysers with a posterior over its parameters, components and factors.
 
     Variational Bayes: components that the rows do not ask for end up empty and are removed, and so are
@@ -152,44 +151,11 @@ class BayesianMFA(FactorMethods, PosteriorMixture):
         n_components, process, concentration = self._weight_settings()
         return PosteriorFactorModels(n_components, process, concentration, self._n_columns)
 
-    @property
-    def _n_columns(self):
-        """Of the loadings: as many as there may be until the fit has removed some."""
-        return getattr(self, "_kept_factors", self.n_factors)
-
-    @property
-    def _n_features_out(self):
-        return self._n_columns
-
-    def _check_features(self, n_features):
-        """Any number is fine: columns that are not needed vanish."""
-
     def _predictive(self):
         floor = np.zeros(self.n_features_in_)
         of_q = PosteriorFactors(self._n_columns, floor)
         of_rows = HeavyTailed(LowRankGaussian(self._n_columns, floor), estimated=False)
         return PredictiveMixture(of_rows, self.dtype, family_of_q=of_q, rows=float(self.prior_rows_))
-
-    def _gaussian_params(self):
-        """The scales of the t distributions of new rows."""
-        fitted = self._fitted_model()
-        return MixtureParams(fitted.params.weights, self._predictive_components(fitted).gaussian)
-
-    @staticmethod
-    def _predictive_components(fitted):
-        return fitted.kernel.predictive(fitted.params).components
-
-    # -- fitting --------------------------------------------------------------------------------------
-
-    def _data(self, X, y=None, sample_weight=None, *, reset):
-        data = super()._data(X, y, sample_weight, reset=reset)
-        if reset and not (self.warm_start and hasattr(self, "history_")):
-            self._kept_factors = max(0, min(self.n_factors, data.n_features - 1))
-        return data
-
-    def _fit(self, data):
-        super()._fit(data)
-        self._without_unused_factors()
 
     def _without_unused_factors(self):
         """Columns that no component uses are removed; those of each come in the order of their lengths."""
@@ -209,24 +175,6 @@ class BayesianMFA(FactorMethods, PosteriorMixture):
         place = self.means_
         store(self, {name: like(array, place) for name, array in left.items()})
         self._kept_factors = used
-
-    def _prior(self, family, frame, data, summary, floor):
-        """That of all components: some rows of noise that factors leave, about the mean of all rows."""
-        if summary.n_rows == 0:  # of a fitted model
-            mean = (self.prior_mean_ - frame.shift) / frame.scale
-            return FactorPrior(float(self.prior_rows_), mean, self.prior_noise_ / frame.scale**2)
-        rows = ROWS if isinstance(self.prior, str) else float(self.prior)
-        sweep = data.sweep(frame, floats_per_row=4 * data.n_features, block_size=self.block_size)
-        variance = (summary.deviation / frame.scale) ** 2
-        plain = LowRankGaussian(family.n_factors, floor)
-        spread = weak_prior(plain, floor, variance, summary, sweep, TYPICAL, rows)
-        mean = (summary.mean - frame.shift) / frame.scale
-        self._prior_of_all = {
-            "prior_mean": summary.mean,
-            "prior_noise": spread.scale * frame.scale**2,
-            "prior_rows": like(np.array(spread.rows), mean),
-        }
-        return FactorPrior(float(spread.rows), mean, spread.scale)
 
     # -- a fitted model -------------------------------------------------------------------------------
 
@@ -286,27 +234,3 @@ class BayesianMFA(FactorMethods, PosteriorMixture):
         )
 
     covariances_ = MFA.covariances_
-
-    def rotate(self, method="varimax", *, normalize=True):
-        """As :meth:`MFA.rotate`; what is returned is an `MFA` with rotated factors and an equal density."""
-        return self.predictive().rotate(method, normalize=normalize)
-
-    def align_factors(self, reference=0):
-        """As :meth:`MFA.align_factors`; what is returned is an `MFA` with an equal density."""
-        return self.predictive().align_factors(reference)
-
-    def communalities(self):
-        return self.predictive().communalities()
-
-    communalities.__doc__ = MFA.communalities.__doc__
-
-    def _layout_header(self):
-        return {**super()._layout_header(), "n_factors": int(self._n_columns)}
-
-    def _set_layout(self, n_components, n_factors=None):
-        super()._set_layout(n_components)
-        if n_factors is not None:
-            check_integer("n_factors_", n_factors, least=0)
-            if n_factors > self.n_factors:
-                raise ValueError(f"the factors that are used, {n_factors}, must not exceed {self.n_factors}")
-            self._kept_factors = int(n_factors)
