@@ -12,6 +12,7 @@ joined, several at once. m parts in d dimensions cost O(m^2 d^3).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,14 @@ class Spread:
     def products(self, X: Floats) -> Floats:
         """Squares (..., d), or products (..., d, d), whose sums are the scatter."""
         return X * X if self.axes else X[..., :, None] * X[..., None, :]
+
+    def scatter(self, X: Floats, weight: Floats, labels: Any) -> Floats:
+        """The sums of `products`, (m, d) or (m, d, d), of m parts, none of them empty."""
+        order, starts = _by_part(labels)
+        rows, weighted = X[order], (X * weight[:, None])[order]
+        if self.axes:
+            return np.asarray(np.add.reduceat(weighted * rows, starts))
+        return np.stack([weighted[a:b].T @ rows[a:b] for a, b in pairwise([*starts, len(X)])])
 
     def log_volume(self, mean_products: Floats) -> Floats:
         """ln|S| of the last axes."""
@@ -84,12 +93,16 @@ def _in_second_half(X: Floats, weight: Floats, labels: Any, rng: Any) -> Any:
     first = _drawn(weight, labels, rng)
     distance = np.sum((X - X[first][labels]) ** 2, axis=1)
     centres = X[first], X[_drawn(weight * distance, labels, rng)]
+    order, starts = _by_part(labels)
+    rows, weight, labels = X[order], weight[order], labels[order]
     second = np.zeros(len(X), dtype=bool)
     for _ in range(_STEPS):
-        there = [np.sum((X - centre[labels]) ** 2, axis=1) for centre in centres]
-        second = there[1] < there[0]
-        own = [_shares(np.where(half, weight, 0.0), labels) for half in (~second, second)]
-        centres = _means(X, own[0]), _means(X, own[1])
+        one, other = centres  # x is nearer to the other if x'(other - one) > |other|^2 / 2 - |one|^2 / 2
+        between = 0.5 * (np.sum(other**2, axis=1) - np.sum(one**2, axis=1))
+        nearer = np.einsum("nd,nd->n", rows, (other - one)[labels]) > between[labels]
+        own = [np.where(half, weight, 0.0) for half in (~nearer, nearer)]
+        centres = _means(rows, own[0], starts), _means(rows, own[1], starts)
+        second[order] = nearer
     return second
 
 
@@ -101,21 +114,25 @@ def _drawn(weight: Floats, labels: Any, rng: Any) -> Any:
     return order[np.searchsorted(labels[order], np.arange(labels.max() + 1))]
 
 
-def _shares(weight: Floats, labels: Any) -> Floats:
-    """(m, n) the weight of every row in its own part, zero elsewhere."""
-    return np.where(labels == np.arange(labels.max() + 1)[:, None], weight, 0.0)
+def _by_part(labels: Any) -> tuple[Any, Any]:
+    """(n,) the rows of one part after the other, and where parts (m,) start; none is empty."""
+    order = np.argsort(labels, kind="stable")
+    return order, np.searchsorted(labels[order], np.arange(labels.max() + 1))
 
 
-def _means(X: Floats, own: Floats) -> Floats:
-    found: Floats = own @ X / np.maximum(own.sum(axis=1), np.finfo(float).tiny)[:, None]
+def _means(rows: Floats, weight: Floats, starts: Any) -> Floats:
+    """(m, d) the means of parts, whose rows follow one another."""
+    total = np.maximum(np.add.reduceat(weight, starts), np.finfo(float).tiny)
+    found: Floats = np.add.reduceat(rows * weight[:, None], starts) / total[:, None]
     return found
 
 
 def _merged(X: Floats, weight: Floats, labels: Any, n_parts: int, spread: Spread) -> Any:
     """The part (m,) that each of the m finer parts ends in, after greedy mergers."""
-    own = _shares(weight, labels)
-    m, count, mean = len(own), own.sum(axis=1), _means(X, own)
-    scatter = np.tensordot(own, spread.products(X - mean[labels]), axes=1)
+    order, starts = _by_part(labels)
+    m, count = len(starts), np.asarray(np.bincount(labels, weight), dtype=float)
+    mean = _means(X[order], weight[order], starts)
+    scatter = spread.scatter(X - mean[labels], weight, labels)
     prior = _prior(X, weight, n_parts, spread)
 
     def cost(count: Floats, scatter: Floats) -> Floats:
@@ -152,7 +169,7 @@ def _merged(X: Floats, weight: Floats, labels: Any, n_parts: int, spread: Spread
 def _prior(X: Floats, weight: Floats, n_parts: int, spread: Spread) -> Floats:
     """The scatter of one row, as in the default prior (mixture/priors.py)."""
     centred = X - weight @ X / weight.sum()
-    scatter = np.tensordot(weight / weight.sum(), spread.products(centred), axes=1)
+    scatter = spread.scatter(centred, weight / weight.sum(), np.zeros(len(X), dtype=int))[0]
     if not spread.axes:
         scatter = np.where(np.eye(X.shape[1]) > 0, scatter, _CORRELATION * scatter)
     least = max(_SMALLEST * float(np.mean(centred**2)), np.finfo(float).tiny)
