@@ -94,6 +94,16 @@ def minus_product(a: Array, b: Array, c: Array) -> Array:
     return a - b * c
 
 
+def add_product(out: Array, a: Array, b: Array, *, negative: bool = False) -> None:
+    """Add a * b, or its negative, to `out`; to a tensor in one kernel."""
+    if is_torch(out):
+        out.addcmul_(a, b, value=-1.0 if negative else 1.0)
+    elif negative:
+        out -= a * b
+    else:
+        out += a * b
+
+
 def multiply_into(out: Array, a: Array, b: Array) -> None:
     """Write a * b to `out`, a tensor or NumPy array, without another one for the product."""
     if is_numpy(out):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from latently.backend.namespace import (
     Array,
     Floats,
+    add_product,
     empty,
     is_numpy,
     is_torch,
@@ -21,6 +22,7 @@ from latently.backend.namespace import (
     minus_product,
     multiply_into,
     namespace,
+    zeros,
 )
 
 _AT_ONCE = 24  # factors of a product that neither overflows nor underflows
@@ -82,15 +84,31 @@ def backward(columns: list[Array], y: Array) -> Array:
 
 
 def inverse(columns: list[Array]) -> Array:
-    """(C C')^-1, packed."""
-    xp = namespace(columns[0])
-    q = len(columns)
-    inverted = []  # columns of C^-1
-    for j in range(q):
-        ones = xp.ones_like(columns[j][:1, ...])
-        unit = xp.concat([ones, xp.zeros_like(columns[j][1:, ...])])
-        inverted.append(forward(columns[j:], unit))
-    return xp.stack([xp.sum(inverted[i] * inverted[j][i - j :, ...], axis=0) for i, j in pairs(q)])
+    """(C C')^-1, packed: the sum of r r' over the rows r of C^-1."""
+    q, shape = len(columns), columns[0].shape[1:]
+    total = zeros((q * (q + 1) // 2, *shape), columns[0])
+    rows: list[Array] = []  # (k + 1, ...), up to the diagonal
+    for k in range(q):
+        row, start = zeros((k + 1, *shape), columns[0]), 0
+        row[k, ...] = 1.0
+        for m, earlier in enumerate(rows):
+            add_product(row[: m + 1, ...], earlier, columns[m][k - m, ...], negative=True)
+        row /= columns[k][0, ...]
+        for j in range(k + 1):
+            add_product(total[start : start + k + 1 - j, ...], row[j:, ...], row[j, ...])
+            start += q - j
+        rows.append(row)
+    return total
+
+
+def products(a: Array, b: Array) -> Array:
+    """(q (q + 1) / 2, ...) the products a_i b_j, packed, of the rows of a and b (q, ...)."""
+    q = a.shape[0]
+    if not (is_numpy(a) or is_torch(a)):
+        return namespace(a).concat([a[j:, ...] * b[j, ...] for j in range(q)])
+    rows = empty((q * (q + 1) // 2, *a.shape[1:]), a)
+    _write_products(rows, a, b)
+    return rows
 
 
 def with_products(p: Array, *others: Array | float) -> Array:
@@ -98,15 +116,22 @@ def with_products(p: Array, *others: Array | float) -> Array:
     xp, (q, n) = namespace(p), p.shape
     if not (is_numpy(p) or is_torch(p)):
         last = [xp.reshape(xp.zeros_like(p[0, :]) + other, (1, n)) for other in others]
-        return xp.concat([*(p[j:, :] * p[j, :] for j in range(q)), p, *last])
-    rows, start = empty((q * (q + 3) // 2 + len(others), n), p), 0
-    for j in range(q):
-        multiply_into(rows[start : start + q - j, :], p[j:, :], p[j, :])
-        start += q - j
+        return xp.concat([products(p, p), p, *last])
+    start = q * (q + 1) // 2
+    rows = empty((start + q + len(others), n), p)
+    _write_products(rows[:start, :], p, p)
     rows[start : start + q, :] = p
     for i, other in enumerate(others, start + q):
         rows[i, :] = other
     return rows
+
+
+def _write_products(out: Array, a: Array, b: Array) -> None:
+    """Write `products` to an array."""
+    q, start = a.shape[0], 0
+    for j in range(q):
+        multiply_into(out[start : start + q - j, ...], a[j:, ...], b[j, ...])
+        start += q - j
 
 
 def packed(stack: Array, q: int, diagonal: float, others: float) -> Array:
@@ -129,9 +154,23 @@ def unpacked(S: Array, q: int) -> Array:
 
 
 @cache
+def _rows_and_columns(q: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`pairs` as two arrays."""
+    rows, columns = np.array(pairs(q), dtype=np.int64).reshape(-1, 2).T
+    return rows, columns
+
+
+def entries(vectors: Array) -> tuple[Array, Array]:
+    """(..., T) entry i of vectors (..., q), and entry j, for all packed (i, j)."""
+    xp, q = namespace(vectors), vectors.shape[-1]
+    rows, columns = (xp.take(vectors, like(at, vectors), axis=-1) for at in _rows_and_columns(q))
+    return rows, columns
+
+
+@cache
 def _lower(q: int, diagonal: float, others: float) -> tuple[NDArray[np.int64], Floats]:
     """Where packed entries are in a matrix, row by row, and their factors."""
-    rows, columns = np.array(pairs(q), dtype=np.int64).reshape(-1, 2).T
+    rows, columns = _rows_and_columns(q)
     return rows * q + columns, np.where(rows == columns, diagonal, others)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from latently.backend import packed
 from latently.backend.linalg import transpose
-from latently.backend.namespace import Array, Floats, namespace, to_numpy
+from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
 from latently.core.block import Block
 from latently.distributions.low_rank_missing import spread
 from latently.distributions.responsibilities import Responsibilities
@@ -66,36 +66,37 @@ def tables(density: CommonDensity) -> Tables:
     A, c, psi = params.loadings.T, params.centre, params.noise_variance  # (q, D), (D,), (D,)
     C, xi = density.roots, params.latent_means
     q = xi.shape[1]
-    pairs = packed.pairs(q)
     scaled = A / psi
     constant = -0.5 * (math.log(2 * math.pi) + xp.log(psi) + c**2 / psi)
-    precisions = [scaled[i, :] * A[j, :] for i, j in pairs]
+    apart = like(np.array([float(i != j) for i, j in packed.pairs(q)]), A)  # such entries count twice
 
-    # off-diagonal entries of a packed symmetric W count twice
-    def linear(left: Array, right: Array) -> Array:
-        """(K, P): left' W right for vectors (K, q)."""
-        both = [left[:, i] * right[:, j] + (left[:, j] * right[:, i] if i != j else 0.0) for i, j in pairs]
-        return xp.stack(both, axis=1)
+    def both(left: Array, right: Array) -> Array:
+        """(..., P): a_i b_j + a_j b_i, or a_i b_i, of vectors (..., q)."""
+        (a_i, a_j), (b_i, b_j) = packed.entries(left), packed.entries(right)
+        return a_i * b_j + apart * a_j * b_i
 
-    columns = [C[:, :, i] for i in range(q)]
-    of_W = [linear(column, xi) for column in columns]
-    of_W += [0.5 * linear(xi, xi)]
-    of_W += [linear(columns[i], columns[j]) for i, j in pairs]
+    roots, means = xp.permute_dims(C, (2, 0, 1)), xi[None, ...]  # (q, K, q), (1, K, q)
+    first, second = (xp.permute_dims(of, (2, 0, 1)) for of in packed.entries(C))  # (P, K, q)
+    of_W = xp.concat([both(roots, means), 0.5 * both(means, means), both(first, second)])
 
-    to_z = [[xi[:, i], *(C[:, i, a] for a in range(q))] for i in range(q)]
-    to_zz = []
-    for i, j in pairs:  # (xi + C s)(xi + C s)' in packed entries of s s'
-        from_s = [xi[:, i] * C[:, j, a] + xi[:, j] * C[:, i, a] for a in range(q)]
-        from_ss = [C[:, i, a] * C[:, j, b] + (C[:, i, b] * C[:, j, a] if a != b else 0.0) for a, b in pairs]
-        to_zz.append([xi[:, i] * xi[:, j], *from_s, *from_ss])
+    shown = xp.concat([xi[..., None], C], axis=2)  # (K, q, 1 + q): z = xi + C s
+    C_i, C_j = (transpose(of) for of in packed.entries(transpose(C)))  # (K, P, q)
+    xi_i, xi_j = (of[..., None] for of in packed.entries(xi))  # (K, P, 1)
+    to_zz = xp.concat([xi_i * xi_j, xi_i * C_j + xi_j * C_i, both(C_i, C_j)], axis=2)
     return Tables(
         of_rows=xp.concat([scaled, (c / psi)[None, :]]),
-        of_masks=xp.concat([scaled * c, constant[None, :], xp.stack(precisions)]),
-        of_u=xp.concat([*columns, xi]),
-        of_W=xp.concat(of_W),
-        to_zz=xp.stack([xp.concat(row) for row in to_zz]),
-        to_z=xp.stack([xp.concat(row) for row in to_z]),
+        of_masks=xp.concat([scaled * c, constant[None, :], packed.products(scaled, A)]),
+        of_u=xp.reshape(xp.concat([roots, means]), (-1, q)),
+        of_W=xp.reshape(of_W, (-1, apart.shape[0])),
+        to_zz=_by_entry(to_zz),
+        to_z=_by_entry(shown),
     )
+
+
+def _by_entry(stack: Array) -> Array:
+    """(a, b K) from (K, a, b)."""
+    xp, (K, a, b) = namespace(stack), stack.shape
+    return xp.reshape(xp.permute_dims(stack, (1, 2, 0)), (a, b * K))
 
 
 def evaluate(density: CommonDensity, block: Block) -> tuple[Array, WithMissing]:
@@ -134,7 +135,7 @@ def sums(density: CommonDensity, block: Block, latent: WithMissing, resp: Respon
     r = resp.full()
     s = packed.backward(latent.columns, latent.y)
     ss = packed.inverse(latent.columns)
-    outer = xp.stack([s[i, ...] * s[j, ...] for i, j in packed.pairs(q)])
+    outer = packed.products(s, s)
     if resp.plain is None:
         ss += outer
         ss *= r

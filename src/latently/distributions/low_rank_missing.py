@@ -82,10 +82,9 @@ def tables(density: LowRankDensity) -> Tables:
     q, K, D = L.shape
     scaled = L / psi
     constant = -0.5 * (math.log(2 * math.pi) + xp.log(psi) + mu**2 / psi)
-    products = [scaled[i, ...] * L[j, ...] for i, j in packed.pairs(q)]
     rows = [*(scaled[i, ...] for i in range(q)), mu / psi]
     masks = [*(scaled[i, ...] * mu for i in range(q)), constant]
-    precisions = xp.stack(products) if q else zeros((0, K, D), mu)
+    precisions = packed.products(scaled, L) if q else zeros((0, K, D), mu)
     return Tables(
         of_rows=xp.reshape(xp.stack(rows), (-1, D)),
         of_masks=xp.reshape(xp.stack(masks), (-1, D)),
@@ -206,7 +205,7 @@ def sums(
         columns = [latent.at(column, flat) for column in latent.columns]
         m = packed.backward(columns, latent.at(latent.y, flat))  # (q, M)
         zz = packed.inverse(columns)
-        outer = xp.stack([m[i, :] * m[j, :] for i, j in packed.pairs(q)])
+        outer = packed.products(m, m)
         if resp.plain is None:
             zz += outer
             zz *= r
