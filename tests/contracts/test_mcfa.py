@@ -9,6 +9,8 @@ from sklearn.preprocessing import StandardScaler
 
 import latently
 from latently.core.block import Block
+from latently.distributions.heavy_tails import HeavyParams, HeavyTailed
+from latently.distributions.prior import Prior
 from latently.mixture import MCFA, MFA, FactorAnalysis, GaussianMixture
 from tests.contracts.models import COMMON, FA, assert_same, rows
 from tests.oracles import mcfa as oracle
@@ -193,13 +195,14 @@ def test_it_is_a_mixture_of_factor_analysers_with_shared_noise(seed, holes):
 @pytest.mark.parametrize("seed", range(2))
 def test_the_mixture_that_contains_it_fits_no_worse(seed):
     X = rows(np.random.default_rng(seed), 150, 5)
-    common = MCFA(2, 2, random_state=seed).fit(X)
+    common = MCFA(2, 2, random_state=seed, prior=None).fit(X)
     values, vectors = np.linalg.eigh(common.latent_covariances_)  # they may be singular
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     free = MFA(
         2,
         2,
         shared_noise=True,
+        prior=None,
         weights_init=common.weights_,
         means_init=common.means_,
         loadings_init=common.loadings_ @ roots,
@@ -379,6 +382,70 @@ def test_no_conditional_step_lowers_the_likelihood(part, seed):
         before = likelihood
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("shared", [False, True], ids=["", "shared"])
+@pytest.mark.parametrize("part", ["noise", "factors", "all", "all, with tails"])
+def test_no_step_lowers_the_penalised_likelihood(part, shared, seed):
+    """Whatever the scale of the prior, and however strong it is."""
+    kernel, params, block = alternation(seed)
+    rng, D = np.random.default_rng(seed), block.X.shape[1]
+    prior = Prior(5.0 * 10**seed, rng.uniform(0.1, 2.0, size=D), rng.normal(size=(D, 2)))
+    family = dataclasses.replace(kernel.family, prior=prior, shared=shared)
+    if shared:
+        covariances = params.components.latent_covariances
+        covariances = np.broadcast_to(covariances[:1], covariances.shape)
+        params = dataclasses.replace(
+            params, components=dataclasses.replace(params.components, latent_covariances=covariances)
+        )
+    if part == "all, with tails":
+        family = HeavyTailed(family)
+        degrees = np.full(len(params.weights), 4.0)
+        params = dataclasses.replace(params, components=HeavyParams(params.components, degrees))
+    kernel = dataclasses.replace(kernel, family=family)
+    if part in ("noise", "factors"):
+        kernel = kernel.conditionals(missing=False)[("noise", "factors").index(part)]
+    before = -np.inf
+    for _ in range(15):
+        log_prior = kernel.log_prior(params)
+        likelihood, params = stepped(kernel, params, block)
+        assert likelihood + log_prior > before - 1e-9 * abs(likelihood + log_prior)
+        before = likelihood + log_prior
+
+
+def test_steps_with_a_prior_do_not_depend_on_the_coordinates_of_the_factors():
+    X, _ = problem(2)
+    start = COMMON.narrower(COMMON.example(np.random.default_rng(2), 5, 3, 2), 4.0)
+    C = np.array([[3.0, 0.2], [-1.0, 0.01]])
+    other = dict(zip(start, oracle.turned(C, *start.values()), strict=True))
+    settings = {**EXACT, "prior": 20.0, "max_iter": 4}
+    here, there = (COMMON.started(of, **settings).fit(X) for of in (start, other))
+    np.testing.assert_allclose(there.history_, here.history_, rtol=1e-9)
+    np.testing.assert_allclose(there.covariances_, here.covariances_, rtol=1e-6, atol=1e-8)
+
+
+def test_a_strong_prior_gives_all_components_its_scale():
+    X, _ = problem(3, N=200)
+    model = MCFA(3, 2, prior=1e7, random_state=0).fit(X)
+    np.testing.assert_allclose(
+        model.covariances_, model.covariances_[:1].repeat(3, axis=0), rtol=1e-3, atol=1e-3
+    )
+    problem_of = model._problem(model._data(X, reset=False))
+    prior, unit = problem_of.kernel.family.prior, problem_of.frame.scale
+    expected = (prior.loadings @ prior.loadings.T + np.diag(prior.scale)) * unit[:, None] * unit
+    np.testing.assert_allclose(model.covariances_[0], expected, rtol=1e-2, atol=1e-2)
+
+
+def test_new_rows_from_few_are_likelier_with_the_prior():
+    """Planted models, twelve rows for each component."""
+    gained = []
+    for seed in range(6):
+        theta = COMMON.example(np.random.default_rng(seed), 6, 3, 2, spread=4.0)
+        X, new = (COMMON.known(theta).sample(n, random_state=s)[0] for n, s in ((36, seed), (2000, 99)))
+        plain, default = (MCFA(3, 2, random_state=0, prior=prior).fit(X) for prior in (None, "auto"))
+        gained.append(default.score(new) - plain.score(new))
+    assert min(gained) > -0.1 and np.median(gained) > 0.05
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     "part, fixed",
@@ -404,7 +471,8 @@ def test_the_factors_are_the_best_for_their_responsibilities(seed):
     block, params = Block(rows(rng, 80, 5)), kernel.clamped(params)
     _, once = stepped(kernel.conditionals(missing=False)[1], params, block)
     likelihood, twice = stepped(kernel.conditionals(missing=False)[1], once, block)
-    assert_same(vars(twice.components), vars(once.components), rtol=1e-8, atol=1e-8)
+    twice, once_more = (dataclasses.asdict(of.components) for of in (twice, once))
+    assert_same(twice, once_more, rtol=1e-8, atol=1e-8)
     for _ in range(20):  # factors nearby are no better
         moved = once.components.latent_means + 0.01 * rng.normal(size=(1, 2))
         roots = np.linalg.cholesky(once.components.latent_covariances + 1e-12 * np.eye(2))

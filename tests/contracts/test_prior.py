@@ -16,7 +16,7 @@ from latently.estimators import saving
 from latently.estimators.messages import DegenerateWarning
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
 from latently.selection import select
-from tests.contracts.models import ALL, BY_EM, assert_same, rows
+from tests.contracts.models import ALL, BY_EM, COMMON, assert_same, rows
 from tests.oracles import mcfa
 from tests.oracles import mixtures as oracle
 
@@ -25,7 +25,7 @@ every_em_model = pytest.mark.parametrize("model", BY_EM, ids=str)
 
 
 def kernel_with_prior(model, D=3, K=2, q=1, rows=2.5):
-    """The kernel with a prior of no particular scale, parameters, and the scale."""
+    """The kernel with a prior of no particular scale, parameters, and the prior."""
     rng = np.random.default_rng(0)
     kernel, params = model.kernel(model.known(model.example(rng, D, K, q)), np.zeros(D))
     scale = rng.uniform(0.2, 1.5, size=D)
@@ -34,17 +34,28 @@ def kernel_with_prior(model, D=3, K=2, q=1, rows=2.5):
     if model.name in ("GMM-full", "GMM-tied"):
         root = rng.normal(size=(D, D))
         scale = root @ root.T + np.eye(D)
-    return replace(kernel, family=replace(kernel.family, prior=Prior(rows, scale))), params, scale
+    loadings = rng.normal(size=(D, 2)) if model.common_loadings else None
+    prior = Prior(rows, scale, loadings)
+    return replace(kernel, family=replace(kernel.family, prior=prior)), params, prior
 
 
-def plain_log_prior(model, theta, rows, scale):
+def plain_log_prior(model, theta, prior):
     """The formula of the header of distributions/prior.py, term by term."""
     K, D, _ = model.shape(theta)
-    total = 0.0
+    total, rows, scale = 0.0, prior.rows, prior.scale
+
+    def of_covariance(covariance, scale):
+        ratio = np.linalg.solve(covariance, scale)
+        return -0.5 * rows * (np.trace(ratio) - np.log(np.linalg.det(ratio)) - D)
+
+    if prior.loadings is not None:  # half of the rows each
+        rows = 0.5 * rows
+        whole = prior.loadings @ prior.loadings.T + np.diag(scale)
+        parts = [theta[name] for name in ("weights", "loadings", "latent_means", "latent_covs", "noise")]
+        total += sum(of_covariance(covariance, whole) for covariance in mcfa.dense(*parts)[2])
     for k in range(K):
         if model.name in ("GMM-full", "GMM-tied"):
-            ratio = np.linalg.solve(theta["covs"][k], scale)
-            total -= 0.5 * rows * (np.trace(ratio) - np.log(np.linalg.det(ratio)) - D)
+            total += of_covariance(theta["covs"][k], scale)
             continue
         noise = np.diag(theta["covs"][k]) if model.is_gaussian else theta["noise"]
         noise = noise if model.is_gaussian or model.common_loadings else noise[k]
@@ -53,13 +64,48 @@ def plain_log_prior(model, theta, rows, scale):
     return total
 
 
+def expected_prior(model, old, theta, prior):
+    """What the M-step maximises beside Q: the log prior, where pseudo-rows have factors their expectation.
+
+    By rows with the covariance of the scale, of a component about its mean.
+    """
+    if not model.common_loadings:
+        return plain_log_prior(model, theta, prior)
+    D = len(prior.scale)
+    root = np.linalg.cholesky(prior.loadings @ prior.loadings.T + np.diag(prior.scale)).T * np.sqrt(D)
+    pseudo = np.concatenate([root, -root])
+    total = plain_log_prior(model, theta, prior.of_noise)
+    for k in range(len(old["weights"])):
+        alone = [
+            (np.ones(1), of["loadings"], np.zeros((1, 1)), of["latent_covs"][k : k + 1], of["noise"])
+            for of in (old, theta)
+        ]
+        total += mcfa.q_function(pseudo, *alone, np.full(2 * D, 0.5 * prior.rows / (2 * D)))
+    return total
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pseudo_rows_of_covariances_are_a_bound_of_their_prior(seed):
+    """It touches at the old parameters and has the slope of the log prior there, so that EM never falls."""
+    model, rng = COMMON, np.random.default_rng(seed)
+    prior = kernel_with_prior(model, q=1)[2]
+    old = model.example(rng, 3, 2, 1)
+    gaps = []
+    for size in (0.0, 1e-4, 0.1, 1.0):
+        new = {name: array + size * rng.uniform(0.0, 1.0, size=array.shape) for name, array in old.items()}
+        new["weights"] = old["weights"]
+        gaps.append(plain_log_prior(model, new, prior) - expected_prior(model, old, new, prior))
+    assert abs(gaps[1] - gaps[0]) < 1e-6
+    assert gaps[2] > gaps[0] and gaps[3] > gaps[2]
+
+
 @every_em_model
 def test_log_prior_is_the_formula(model):
     rng = np.random.default_rng(1)
     theta = model.example(rng, 3, 2, 1)
-    kernel, _, scale = kernel_with_prior(model)
+    kernel, _, prior = kernel_with_prior(model)
     params = model.known(theta)._fitted_model().params
-    expected = plain_log_prior(model, theta, 2.5, scale)
+    expected = plain_log_prior(model, theta, prior)
     assert kernel.log_prior(params) == pytest.approx(expected, rel=1e-10)
     assert expected < 0.0
 
@@ -119,7 +165,7 @@ class Chart:
 def test_no_parameters_beat_the_m_step(model):
     rng = np.random.default_rng(2)
     X = rows(rng, 12, 3)
-    kernel, _, scale = kernel_with_prior(model, q=1)
+    kernel, _, prior = kernel_with_prior(model, q=1)
     old = model.example(rng, 3, 2, 1)
     params = model.known(old)._fitted_model().params
     density = kernel.prepare(params)
@@ -138,7 +184,7 @@ def test_no_parameters_beat_the_m_step(model):
 
     def loss(vector):
         theta = chart.theta(vector, best)
-        return -of(X, tuple(old.values()), tuple(theta.values())) - plain_log_prior(model, theta, 2.5, scale)
+        return -of(X, tuple(old.values()), tuple(theta.values())) - expected_prior(model, old, theta, prior)
 
     at = chart.to_vector(best)
     assert chart.theta(at, best).keys() == best.keys()
@@ -171,9 +217,10 @@ def test_given_scale_gives_the_documented_objective(model):
     X = rows(np.random.default_rng(4), 30, 3)
     estimator = model.unfitted(2, 1, max_iter=5, tol=0.0, random_state=0, prior=2.0).fit(X)
     problem = estimator._problem(estimator._data(X, reset=False))
-    scale, frame = problem.kernel.family.prior.scale, problem.frame.scale
-    scale = scale * (frame[:, None] * frame if scale.ndim == 2 else frame**2)  # in the user's units
-    log_prior = plain_log_prior(model, model.theta(estimator), 2.0, scale)
+    prior, frame = problem.kernel.family.prior, problem.frame.scale
+    unit = frame[:, None] * frame if prior.scale.ndim == 2 else frame**2  # of the user
+    loadings = None if prior.loadings is None else prior.loadings * frame[:, None]
+    log_prior = plain_log_prior(model, model.theta(estimator), Prior(2.0, prior.scale * unit, loadings))
     assert estimator.history_[-1] == pytest.approx(estimator.score(X) + log_prior / len(X), rel=1e-9)
 
 
@@ -347,3 +394,13 @@ def test_files_without_the_option_load(tmp_path):
     loaded = latently.load(tmp_path / "model")
     assert loaded.prior == "auto"
     np.testing.assert_array_equal(loaded.noise_variance_, model.noise_variance_)
+
+
+def test_a_row_far_from_all_others_is_for_a_noise_component():
+    """The mean of a component fits one row exactly, whatever the prior of its covariance."""
+    X = with_a_clump(1)
+    with pytest.warns(DegenerateWarning, match="noise_component=True"):
+        MCFA(3, 2, random_state=0, prior=5.0).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DegenerateWarning)
+        MCFA(2, 2, random_state=0, noise_component=True).fit(X)

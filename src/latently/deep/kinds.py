@@ -194,9 +194,11 @@ class CommonLoadings(Kind):
         )
 
     def leaves(self, family: Any, rules: Rules, component_of: Any) -> DeepCommon:
+        """Covariances of factors follow from the layers above, so the prior is that of the noise."""
         if family.prior is not None:  # the pseudo-rows of the first layer's components, however many leaves
             n_components = component_of.max() + 1
-            family = replace(family, prior=family.prior.times(n_components / len(component_of)))
+            of_noise = family.prior.of_noise.times(n_components / len(component_of))
+            family = family.with_prior(of_noise)
         return DeepCommon(family, rules)
 
     def first(self, params: MixtureParams) -> CommonParams:

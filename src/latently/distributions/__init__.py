@@ -1,6 +1,7 @@
 """Families of densities: parameter records and pure functions on them, without scikit-learn."""
 
-from latently.distributions.common_loadings import CommonLoadings, CommonParams
+from latently.distributions.common_loadings import CommonLoadings
+from latently.distributions.common_loadings_records import CommonParams
 from latently.distributions.gaussian import FullGaussian, FullParams
 from latently.distributions.indian_buffet import IndianBuffet, left_ordered_form
 from latently.distributions.low_rank import LowRankGaussian, LowRankParams

@@ -21,17 +21,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from latently.backend.linalg import (
-    cholesky_of_definite,
-    clamp_spectrum,
     diagonals,
-    inverse_of_triangular,
     leading_eigenpairs,
-    log_determinant,
     orthonormal,
     root,
     squared_lengths,
@@ -39,101 +34,35 @@ from latently.backend.linalg import (
     transpose,
 )
 from latently.backend.namespace import Array, Floats, double, eye, like, namespace, ones, to_numpy, zeros
-from latently.backend.packed import packed, unpacked, with_products
+from latently.backend.packed import packed, with_products
 from latently.backend.placement import on_device
 from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import common_loadings_missing as missing_entries
-from latently.distributions.common_loadings_missing import MissingSums, WithMissing
+from latently.distributions.common_loadings_missing import WithMissing
+from latently.distributions.common_loadings_records import (
+    CommonDensity,
+    CommonParams,
+    CommonStats,
+    Projected,
+    ProjectedSums,
+)
+from latently.distributions.common_loadings_steps import (
+    Conditional,
+    FactorsOnly,
+    NoiseOnly,
+    log_prior,
+    m_step,
+    moments_of,
+)
 from latently.distributions.family import Family
-from latently.distributions.gaussian import NEAR_FLOOR, FullStats
+from latently.distributions.gaussian import NEAR_FLOOR
 from latently.distributions.prior import Prior
-from latently.distributions.responsibilities import Responsibilities, has_rows
+from latently.distributions.responsibilities import Responsibilities
 
-_RIDGE = 1e-12  # relative to the variance of factors, for regressions on them
 _VANISHED = 1e-10  # variance of an unused factor
-_UNUSED = 1e-7  # relative to noise and to the largest loading: factors with smaller loadings are unused
+_PRIOR_TERMS = 8  # of a feature of a pseudo-row, of about unit size, in the log prior
 _FAR = 1e6  # distance from the origin, in standard deviations, beyond which only its direction matters
-
-
-@dataclass(frozen=True)
-class CommonParams:
-    origin: Array  # (D,): o, the value of A z + o at z = 0; a constant of the frame
-    anchor: Array  # (q,): w, the reference point of the factors
-    centre: Array  # (D,): c = o + A w
-    loadings: Array  # (D, q): A
-    latent_means: Array  # (K, q): xi - w
-    latent_covariances: Array  # (K, q, q): Omega
-    noise_variance: Array  # (D,): psi, > 0
-    basis: Array  # (q, q): the factors shown to users are `basis` times these
-
-    @property
-    def means(self) -> Array:
-        """(K, D)"""
-        return self.centre + self.latent_means @ self.loadings.T
-
-
-@dataclass(frozen=True)
-class CommonDensity:
-    """Derived quantities, computed once per sweep."""
-
-    params: CommonParams
-    stacked: Array  # (q, D) or (q + 1, D): Q' Psi^-1/2, in the dtype of wide products
-    offsets: Array  # (q,): the product of that and c
-    linear: Array | None  # (D,): Psi^-1 c; None if it is below the projections in `stacked`
-    half_precision: Array  # (D,): 1 / (2 psi)
-    quadratic: Array  # (K, T + q + 2): of the log densities of p, for its `moments`
-    factor_covariances: Array  # (K, q, q): V, of z given x and k
-    to_factors: Array  # (K, q, q): V T', so that E[z|x,k] - w = `at_zero` + V T' p
-    at_zero: Array  # (K, q)
-    roots: Array  # (K, q, q): C with C C' = Omega
-    constants: Array  # (K,): -1/2 (D ln 2 pi + ln|Sigma| + c' Psi^-1 c), and log weights
-    log_weights: Array  # (K,): terms a mixture added to the constants
-
-    @property
-    def means(self) -> Array:
-        return self.params.means
-
-    @cached_property
-    def tables(self) -> missing_entries.Tables:
-        """Tables for rows with missing entries."""
-        return missing_entries.tables(self)
-
-
-@dataclass(frozen=True)
-class Projected:
-    """Intermediate results of the densities of a block that its statistics reuse."""
-
-    p: Array  # (q, n)
-    moments: (
-        Array  # (T + q + 2, n): products of p, packed, p, a term of all components, one; T = q (q + 1) / 2
-    )
-    squares: Array  # (n, D)
-
-
-@dataclass(frozen=True)
-class ProjectedSums:  # sums of a block; z is measured from the anchor
-    weight: Array  # (K,)      sum of r
-    sum_p: Array  # (K, q)     sum of r p
-    sum_pp: Array  # (K, q, q) sum of r p p'
-    sum_x: Array  # (D,)       sum of x, over all components, as all fields below
-    sum_zx: Array  # (q, D)    sum of E[z|x] x'
-    sum_square: Array  # (D,)  sum of x^2
-    incomplete: MissingSums | None = None  # sums of rows with missing entries
-    plain: Array | None = None  # (K,) sum of r where the others are sums of r u, for rows of precisions u
-
-
-@dataclass(frozen=True)
-class CommonStats:
-    """Every field is a sum over rows; missing x replaced by expectations, z measured from the anchor."""
-
-    weight: Array  # (K,)       sum of r
-    sum_z: Array  # (K, q)      sum of r E[z|x,k]
-    sum_zz: Array  # (K, q, q)  sum of r E[zz'|x,k]
-    sum_x: Array  # (D,)        sum of x
-    sum_zx: Array  # (q, D)     sum of E[z x'|x]
-    sum_square: Array  # (D,)   sum of x^2
-    precision: Array | None = None  # (K,) sum of r u where rows have precisions u, which then weigh x and z
 
 
 @dataclass(frozen=True)
@@ -144,7 +73,7 @@ class CommonLoadings(Family):
     floor: Array  # (D,)
     origin: Array | None = None  # (D,): the user's origin in the frame of the starting values
     shared: bool = False  # whether all components share one factor covariance
-    prior: Prior | None = None  # of the noise
+    prior: Prior | None = None  # of covariances, or of the noise, if its scale has no loadings
     isotropic = False
 
     def conditionals(self) -> list[Conditional]:
@@ -156,31 +85,17 @@ class CommonLoadings(Family):
         return 3 * D + q * q + K * (q + 4) + (K * (q + 1) * (q + 4) if missing else 0)
 
     def prepare(self, params: CommonParams, dtype: str = "float64") -> CommonDensity:
-        xp = namespace(params.centre)
+        xp, at = namespace(params.centre), params.projection
         c, psi, q = params.centre, params.noise_variance, self.n_factors
-        root_psi = xp.sqrt(psi)
-        Q, T = xp.linalg.qr(params.loadings / root_psi[:, None])
-        C = root(params.latent_covariances)
-        TC = T @ C
-        K = C.shape[0]
-        both = symmetric(xp.concat([transpose(TC) @ TC, TC @ transpose(TC)]))
-        cholesky = cholesky_of_definite(eye(q, C) + both)
-        inverses = inverse_of_triangular(cholesky)
-        inverse_B, whitening = inverses[:K, ...], inverses[K:, ...]
-        half_V = inverse_B @ transpose(C)
-        V = symmetric(transpose(half_V) @ half_V)
-        projected_means = T @ params.latent_means[..., None]
-        precision = transpose(whitening) @ whitening
-        slope = precision @ projected_means
-        quadratic = packed(precision, q, diagonal=-0.5, others=-1.0)
+        projected_means = at.T @ params.latent_means[..., None]
+        slope = at.precisions @ projected_means
+        quadratic = packed(at.precisions, q, diagonal=-0.5, others=-1.0)
         at_zero = -0.5 * xp.sum(projected_means * slope, axis=1)
-        to_factors = transpose(half_V) @ (inverse_B @ transpose(TC))  # V T', computed without cancellation
-        stacked, linear = (Q / root_psi[:, None]).T, c / psi
+        stacked, linear = at.W, c / psi
         offsets = stacked @ c
         if dtype == "float64":  # one product for both
             stacked, linear = xp.concat([stacked, linear[None, :]]), None
         constants = c.shape[0] * math.log(2 * math.pi) + xp.sum(xp.log(psi) + c**2 / psi)
-        constants = constants + log_determinant(cholesky[K:, ...])
         return CommonDensity(
             params=params,
             stacked=xp.astype(stacked, getattr(xp, dtype)),
@@ -188,11 +103,11 @@ class CommonLoadings(Family):
             linear=linear,
             half_precision=0.5 / psi,
             quadratic=xp.concat([quadratic, slope[..., 0], xp.ones_like(at_zero), at_zero], axis=1),
-            factor_covariances=V,
-            to_factors=to_factors,
-            at_zero=params.latent_means - (to_factors @ projected_means)[..., 0],
-            roots=C,
-            constants=-0.5 * constants,
+            factor_covariances=at.factor_covariances,
+            to_factors=at.to_factors,
+            at_zero=params.latent_means - (at.to_factors @ projected_means)[..., 0],
+            roots=at.roots,
+            constants=-0.5 * (constants + at.log_determinants),
             log_weights=xp.zeros_like(params.latent_means[:, 0]),
         )
 
@@ -245,7 +160,7 @@ class CommonLoadings(Family):
         z_and_one = xp.concat([density.at_zero, ones((K, 1), z)], axis=1).T @ r
         z_and_one[:q, :] += z
         zx = z_and_one @ X  # always in float64: the noise is the residual of x^2
-        sum_p, sum_pp = _moments(r, projected)
+        sum_p, sum_pp = moments_of(r, projected)
         return ProjectedSums(
             weight=resp.weight,
             sum_p=sum_p,
@@ -277,65 +192,10 @@ class CommonLoadings(Family):
         return stats
 
     def m_step(self, stats: CommonStats, params: CommonParams) -> CommonParams:
-        """The joint maximiser over factor means and covariances, loadings and noise.
-
-        The loadings are a regression of x - o on z. It is solved for the change of the loadings, in units in
-        which z has mean `far` and unit covariance, whose second moments are I + far far', so that a distant
-        origin costs no precision. An empty component is unchanged.
-        """
-        xp = namespace(stats.weight)
-        filled = has_rows(stats.weight)
-        n = xp.where(filled, stats.weight, 1.0)[:, None]
-        precision = stats.weight if stats.precision is None else stats.precision
-        share = xp.where(filled, precision, 1.0)[:, None]  # n, without precisions
-        latent_means = xp.where(filled[:, None], stats.sum_z / share, params.latent_means)
-        outer = (share / n)[..., None] * (latent_means[:, :, None] * latent_means[:, None, :])
-        latent_covariances = xp.where(
-            filled[:, None, None], stats.sum_zz / n[..., None] - outer, params.latent_covariances
-        )
-        if self.shared:
-            latent_covariances = pooled(latent_covariances, stats.weight)
-
-        A, c, total = params.loadings, params.centre, xp.sum(precision)
-        z_mean, x_mean = xp.sum(stats.sum_z, axis=0) / total, stats.sum_x / total
-        zz, xz = xp.sum(stats.sum_zz, axis=0) / total, stats.sum_zx.T / total
-        residual_z = xz - c[:, None] * z_mean - A @ zz  # mean of (x - c - A z) z'
-        residual = x_mean - c - A @ z_mean
-        square = stats.sum_square / total - 2.0 * x_mean * c + c**2
-        square = square - xp.sum(A * (xz - c[:, None] * z_mean + residual_z), axis=1)
-
-        values, vectors = xp.linalg.eigh(symmetric(zz - z_mean[:, None] * z_mean))
-        values = xp.clip(values, min=0.0) + _RIDGE * (
-            1.0 + xp.max(diagonals(zz))
-        )  # rounding may make it negative
-        inverse_R = (vectors / xp.sqrt(values)).T  # with R R' the covariance of z
-        far = inverse_R @ (params.anchor + z_mean)
-        slope = (residual_z - residual[:, None] * z_mean) @ inverse_R.T
-        norm = 1.0 + xp.sum(far * far)
-        at_far = slope @ far  # shift at the mean of z due to the slope alone
-        added = slope + (residual - at_far)[:, None] * (far / norm)
-        moved_mean = residual + (at_far - residual) / norm  # `added` at `far`
-        noise = square - xp.sum(added * slope, axis=1) - moved_mean * residual
-        n_rows = xp.sum(stats.weight)
-        noise = noise * (total / n_rows)
-        if self.prior is not None:
-            noise = self.prior.variances(noise * n_rows, n_rows, stats.weight.shape[0])
-        return self.bounded(
-            replace(
-                params,
-                centre=c + moved_mean - added @ (inverse_R @ z_mean),
-                loadings=A + added @ inverse_R,
-                latent_means=latent_means,
-                latent_covariances=latent_covariances,
-                noise_variance=noise,
-            )
-        )
+        return m_step(self, stats, params)
 
     def log_prior(self, params: CommonParams) -> float:
-        """ln p of the noise, which has the pseudo-rows of all components."""
-        if self.prior is None:
-            return 0.0
-        return float(self.prior.log_variances(params.noise_variance, params.latent_means.shape[0]))
+        return 0.0 if self.prior is None else log_prior(self.prior, params)
 
     def implied_stats(self, params: CommonParams, weights: Array) -> CommonStats:
         """Expected statistics under these parameters: the M-step maps them back to the parameters."""
@@ -367,6 +227,8 @@ class CommonLoadings(Family):
         A = params.loadings / xp.sqrt(params.noise_variance)[:, None]
         terms = terms + xp.max(xp.sum((A @ density.roots) ** 2, axis=(1, 2)))  # of T Omega T' + I
         terms = terms + xp.max(xp.sum((params.latent_means @ A.T) ** 2, axis=1))
+        if self.prior is not None:  # as if there was one row
+            terms = terms + _PRIOR_TERMS * self.prior.rows * params.latent_means.shape[0] * A.shape[0]
         projections = xp.sum(double(density.stacked[: self.n_factors, :]) ** 2)
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.constants, density.stacked))
         sizes: list[float] = to_numpy(xp.stack([terms, projections])).tolist()
@@ -593,118 +455,6 @@ class CommonLoadings(Family):
         return namespace(z).permute_dims(z, (2, 0, 1))
 
 
-@dataclass(frozen=True)
-class Conditional:
-    """The family with some parameters fixed, for steps in which only the components are latent.
-
-    Alternated with the step above, in which the factors are latent as well, they are an AECM algorithm (Meng
-    & van Dyk, 1997): the likelihood never decreases, and vanishing variances, which EM approaches ever more
-    slowly, are reached quickly. For complete rows.
-    """
-
-    family: CommonLoadings
-
-    def prepare(self, params: CommonParams, dtype: str = "float64") -> CommonDensity:
-        return self.family.prepare(params, dtype)
-
-    def evaluate(
-        self, density: CommonDensity, block: Block, *, rough: bool = False
-    ) -> tuple[Array, Projected | WithMissing]:
-        return self.family.evaluate(density, block, rough=rough)
-
-    def most_per_row(self, K: int) -> float:
-        return self.family.most_per_row(K)
-
-    def rounding(self, density: CommonDensity) -> float:
-        return self.family.rounding(density)
-
-    def canonical(self, params: CommonParams) -> CommonParams:
-        return self.family.canonical(params)
-
-    def log_prior(self, params: CommonParams) -> float:
-        return self.family.log_prior(params)
-
-
-class NoiseOnly(Conditional):
-    """At fixed loadings and factors: psi becomes psi (E[u^2] / E[diag Sigma^-1])^1/2, u = Sigma^-1 (x - mu).
-
-    Both expectations are equal at a maximum. The step maximises a tight lower bound of the likelihood (Zhou,
-    Hu, Zhou & Lange, 2019); towards zero it converges linearly, where EM converges like 1/t.
-    """
-
-    def sums(
-        self, density: CommonDensity, block: Block, projected: Projected, resp: Responsibilities
-    ) -> ProjectedSums:
-        return self.family.sums(density, block, projected, resp)
-
-    def stats(self, density: CommonDensity, sums: ProjectedSums) -> CommonStats:
-        return self.family.stats(density, sums)
-
-    def m_step(self, stats: CommonStats, params: CommonParams) -> CommonParams:
-        xp = namespace(stats.weight)
-        A, c, psi, total = params.loadings, params.centre, params.noise_variance, xp.sum(stats.weight)
-        V = self.family.prepare(params).factor_covariances
-        V = xp.sum(stats.weight[:, None, None] * V, axis=0) / total
-        z_mean, x_mean = xp.sum(stats.sum_z, axis=0) / total, stats.sum_x / total
-        mm = xp.sum(stats.sum_zz, axis=0) / total - V  # mean of E[z] E[z]'
-        xz = stats.sum_zx.T / total - c[:, None] * z_mean
-        square = stats.sum_square / total - 2.0 * x_mean * c + c**2
-        residual = square - xp.sum(A * (2.0 * xz - A @ mm), axis=1)  # mean of (x - A E[z])^2 = (psi u)^2
-        expected = 1.0 - xp.sum((A @ V) * A, axis=1) / psi  # psi (Sigma^-1)_dd
-        sure = (residual > 0) & (expected > 0)  # beyond rounding
-        ratio = xp.where(sure, residual, psi) / xp.where(sure, expected, 1.0)
-        noise = xp.sqrt(psi) * xp.sqrt(ratio)
-        if self.family.prior is not None:
-            # the maximiser of -1/2 [a psi + b / psi] and the log prior, with noise^2 = b / a
-            rows = self.family.prior.rows * stats.weight.shape[0] / total
-            a = xp.where(sure, expected, 1.0) / psi
-            b = a * noise**2 + rows * self.family.prior.scale
-            noise = 2.0 * b / (rows + xp.sqrt(rows**2 + 4.0 * a * b))
-        return self.family.bounded(replace(params, noise_variance=noise))
-
-
-class FactorsOnly(Conditional):
-    """At fixed loadings and noise: projected rows are a Gaussian mixture with covariances of at least I."""
-
-    def sums(
-        self, density: CommonDensity, block: Block, projected: Projected, resp: Responsibilities
-    ) -> FullStats:
-        """Sums over projected rows."""
-        return FullStats(resp.weight, *_moments(resp.full(), projected))
-
-    def stats(self, density: CommonDensity, sums: FullStats) -> FullStats:
-        """The sums are already the statistics."""
-        return sums
-
-    def m_step(self, stats: FullStats, params: CommonParams) -> CommonParams:
-        """Means and covariances of factors from those of projected rows; an empty component is unchanged."""
-        xp = namespace(stats.weight)
-        T = xp.linalg.qr(params.loadings / xp.sqrt(params.noise_variance)[:, None])[1]
-        axes, lengths, turned = xp.linalg.svd(T)  # directions of p spanned by the factors, and their scales
-        used = lengths > _UNUSED * (1.0 + xp.max(lengths))
-        back = turned.T * xp.where(used, 1.0 / xp.where(used, lengths, 1.0), 0.0)
-        filled = has_rows(stats.weight)
-        n = xp.where(filled, stats.weight, 1.0)[:, None]
-        means = stats.sum_x / n
-        spread = stats.sum_xx / n[..., None] - means[:, :, None] * means[:, None, :]
-        if self.family.shared:
-            spread = pooled(spread, stats.weight)
-        one = eye(T.shape[0], T)
-        spread = xp.where(used[:, None] & used, axes.T @ spread @ axes, one)
-        omega = back @ (clamp_spectrum(spread, xp.ones_like(lengths)) - one) @ back.T
-        latent_means = xp.where(filled[:, None], means @ axes @ back.T, params.latent_means)
-        if not self.family.shared:
-            omega = xp.where(filled[:, None, None], omega, params.latent_covariances)
-        return replace(params, latent_means=latent_means, latent_covariances=omega)
-
-
-def pooled(covariances: Array, weight: Array) -> Array:
-    """(K, q, q) weighted mean of all matrices, repeated K times."""
-    xp = namespace(covariances)
-    mean = xp.sum(weight[:, None, None] * covariances, axis=0) / xp.sum(weight)
-    return xp.broadcast_to(mean, covariances.shape)
-
-
 def _unexplained(residual: Floats, weight: float) -> Floats:
     """(D,) variance of each feature not explained by the others, or half its variance with few rows."""
     S = residual.T @ residual / weight
@@ -713,13 +463,6 @@ def _unexplained(residual: Floats, weight: float) -> Floats:
         return 0.5 * variance
     ridge = 1e-6 * np.where(variance > 0, variance, 1.0)
     return np.asarray(1.0 / np.diagonal(np.linalg.inv(S + np.diag(ridge))))
-
-
-def _moments(r: Array, projected: Projected) -> tuple[Array, Array]:
-    """(K, q) and (K, q, q): the sums of r p and of r p p' over rows, for r (K, n)."""
-    q = projected.p.shape[0]
-    sums = projected.moments[:-2, :] @ r.T
-    return sums[-q:, :].T, unpacked(sums[:-q, :], q)
 
 
 def _side_by_side(stack: Array) -> Array:

@@ -26,7 +26,7 @@ from latently.distributions.low_rank_missing import spread
 from latently.distributions.responsibilities import Responsibilities
 
 if TYPE_CHECKING:
-    from latently.distributions.common_loadings import CommonDensity
+    from latently.distributions.common_loadings_records import CommonDensity
 
 
 @dataclass(frozen=True)

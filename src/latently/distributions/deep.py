@@ -28,7 +28,8 @@ from latently.backend.linalg import diagonals, symmetric, transpose
 from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
 from latently.core.block import Block
 from latently.core.tree import mapped
-from latently.distributions.common_loadings import CommonDensity, CommonLoadings, CommonParams, CommonStats
+from latently.distributions.common_loadings import CommonLoadings
+from latently.distributions.common_loadings_records import CommonDensity, CommonParams, CommonStats
 from latently.distributions.gaussian import FullDensity, FullParams, FullStats
 from latently.distributions.layers import (
     Layer,

@@ -8,6 +8,9 @@ the origin. Added to Q they act as nu rows about the mean with the spread of the
 
     psi_d = (residual squares + nu s_d) / (n + nu)          Sigma = (scatter + nu S) / (n + nu)
 
+Common loadings need both: without the former, noise vanishes where a feature follows from the factors, and
+without the latter, the factors of small components. There half of the rows are of either kind.
+
 Maximum likelihood lets a component shrink around a few rows that it fits exactly; with the prior its noise
 stays above nu s / (n + nu), and the penalised likelihood is bounded. Fraley & Raftery (2007), Journal of
 Classification 24; choice of nu and s: docs/prior.md.
@@ -15,11 +18,12 @@ Classification 24; choice of nu and s: docs/prior.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from latently.backend.linalg import log_determinant, transpose
-from latently.backend.namespace import Array, namespace
+from latently.backend.namespace import Array, eye, namespace
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,21 @@ class Prior:
 
     rows: float  # nu, of each component
     scale: Array  # (D,) or (K, D): s; of full covariances (D, D) or (K, D, D): S
+    loadings: Array | None = None  # (D, r): B of a scale S = B B' + diag(s), of A Omega A' + diag(psi)
 
     def times(self, factor: float) -> Prior:
         """The same for statistics that are multiplied by `factor`."""
-        return Prior(self.rows * factor, self.scale)
+        return replace(self, rows=self.rows * factor)
+
+    @property
+    def half(self) -> float:
+        """Half of the rows: those of the noise, and as many of the covariance, if there are loadings."""
+        return 0.5 * self.rows
+
+    @property
+    def of_noise(self) -> Prior:
+        """That of the noise variances alone."""
+        return self if self.loadings is None else Prior(self.half, self.scale)
 
     def variances(self, squares: Array, weight: Array, together: int = 1) -> Array:
         """The maximiser of Q + ln p for sums of residual squares and weights that broadcast with the scale.
@@ -64,6 +79,14 @@ class Prior:
     def _log_determinant(self) -> Array:
         """ln |S|."""
         return log_determinant(self._root)
+
+    @cached_property
+    def log_volume(self) -> Array:
+        """ln |B B' + diag(s)|."""
+        xp = namespace(self.scale)
+        B: Any = self.loadings
+        inner = eye(B.shape[1], B) + B.T @ (B / self.scale[:, None])
+        return xp.sum(xp.log(self.scale)) + log_determinant(xp.linalg.cholesky(inner))
 
 
 def log_noise(prior: Prior, psi: Array, shared: bool) -> Array:

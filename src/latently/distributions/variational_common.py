@@ -44,9 +44,9 @@ from latently.backend.linalg import (
 from latently.backend.namespace import Array, eye, like, namespace, ones, to_numpy, zeros
 from latently.core.block import Block
 from latently.core.tree import changed, mapped
-from latently.distributions.common_loadings import (
+from latently.distributions.common_loadings import CommonLoadings
+from latently.distributions.common_loadings_records import (
     CommonDensity,
-    CommonLoadings,
     CommonParams,
     CommonStats,
     ProjectedSums,

@@ -168,7 +168,8 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         found = degenerate_components(problem.kernel, params, rows, varying)
         self._degenerate = [one.number for one in found]  # no array: it belongs to no device
         if found:
-            warn_user(described(found, type(self).__name__), DegenerateWarning)
+            robust = getattr(self, "noise_component", None) is False
+            warn_user(described(found, type(self).__name__, robust=robust), DegenerateWarning)
 
     @property
     def degenerate_components_(self):

@@ -60,11 +60,12 @@ def is_degenerate(kernel: Any, params: Any, rows: float) -> bool:
     return bool(degenerate_components(kernel, params, rows))
 
 
-def described(found: list[Degenerate], model: str) -> str:
-    """A warning, with the cure."""
+def described(found: list[Degenerate], model: str, *, robust: bool = False) -> str:
+    """A warning, with the cure; `robust` if the model could have a noise component, and has none."""
     named = "; ".join(f"component {one}" for one in found[:_SHOWN])
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return (
         f"{model} has degenerate components, which the rows do not determine: {named}{more}. Use fewer "
         "components or factors, a larger prior (such as prior=5), or a larger noise_floor"
+        + ("; if rows lie far from all others, noise_component=True" if robust else "")
     )
