@@ -55,7 +55,8 @@ def from_classes(model, X, y):
     """A fit that starts from one component for each class and then forgets the classes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return clone(model).fit(X, y).set_params(warm_start=True).fit(X)
+        components = np.unique(y, return_inverse=True)[1]
+        return clone(model).fit(X, components).set_params(warm_start=True).fit(X)
 
 
 def spread_of_pick(values):

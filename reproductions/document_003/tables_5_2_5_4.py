@@ -86,7 +86,7 @@ def measure(settings, seed):
     ]
     options = {"n_init": settings["n_init"]} if "n_init" in settings else {}  # quick runs search less
     found = Parallel(n_jobs=settings["n_jobs"])(
-        delayed(kept_records)(name, method, seed_of(seed, draw), draw < settings["tuned"], options)
+        delayed(records)(name, method, seed_of(seed, draw), draw < settings["tuned"], options)
         for name, method, draw in tasks
     )
     by_key = {}
@@ -95,27 +95,27 @@ def measure(settings, seed):
     return [averaged(own) for own in by_key.values()]
 
 
-def kept_records(*task):
-    """`records`, or those of an earlier run."""
-    name, _, seed, *_ = task
-    return kept(
-        "deep", [*task, OPTIONS, FROM_CLASSES, hash(SETS[name][0](seed))], lambda: records(*task), LIBRARY
-    )
-
-
-def records(name, method, seed, tuned, more):
+def records(*task):
     """Of one draw of rows and starts: one layer, two of them, and these fine-tuned."""
+    name, method, seed, *_ = task
+    shallow, q = method.removeprefix("D"), FACTORS[name][method][0]
+    layer = kept_record(name, shallow, seed)
+    one = {"data set": name, "method": shallow, "training": ONE_LAYER, "factors": f"{q}"}
+    one["parameters"] = layer["parameters"]
+    for ours, theirs in zip((*MEASURES, *FROM_CLASSES), SHALLOW_MEASURES + SHALLOW_FROM_CLASSES, strict=True):
+        one[ours] = layer[theirs]
+    settings = [*task, OPTIONS, hash(SETS[name][0](seed))]
+    two = kept("two-layers", settings, lambda: two_layers(*task), LIBRARY)
+    gains = [{gain: own[measure] - one[measure] for measure, gain in GAINS.items()} for own in two]
+    return [one, *(own | gain for own, gain in zip(two, gains, strict=True))]
+
+
+def two_layers(name, method, seed, tuned, more):
+    """Of models trained layer by layer, and fine-tuned if it is asked for."""
     rows, K, *_ = SETS[name]
     X, X_test, y, y_test = rows(seed)
     q, d = FACTORS[name][method]
-    deep, shallow = {"DMFA": (DMFA, "MFA"), "DMCFA": (DMCFA, "MCFA")}[method]
-    layer = kept_record(name, shallow, seed)
-    names = zip((*MEASURES, *FROM_CLASSES), (*SHALLOW_MEASURES, *SHALLOW_FROM_CLASSES), strict=True)
-    told = [
-        {"data set": name, "method": shallow, "training": ONE_LAYER, "factors": f"{q}"}
-        | {"parameters": layer["parameters"]}
-        | {ours: layer[theirs] for ours, theirs in names}
-    ]
+    deep = {"DMFA": DMFA, "DMCFA": DMCFA}[method]
     options = OPTIONS | more | {"random_state": seed}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -123,6 +123,7 @@ def records(name, method, seed, tuned, more):
         models = {GREEDY: deep(K, q, SUBCOMPONENTS, d, **options).fit(X)}
         if tuned:
             models[TUNED] = deep(K, q, SUBCOMPONENTS, d, fine_tune=True, **options).fit(X)
+    told = []
     for training, model in models.items():
         record = {
             "data set": name,
@@ -141,8 +142,6 @@ def records(name, method, seed, tuned, more):
             record |= zip(LATENT, (of_factors(model, rows) for rows in (X, X_test)), strict=True)
             record |= zip(OF_DEEP, (record["ERR training"], record["ERR test"]), strict=True)
         told.append(record)
-    for record in told[1:]:
-        record |= {gain: record[name] - told[0][name] for name, gain in GAINS.items()}
     return told
 
 

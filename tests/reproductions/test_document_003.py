@@ -200,6 +200,8 @@ def test_start_from_the_classes_ends_at_an_optimum():
     model = _protocol.from_classes(GaussianMixture(3, random_state=0, **_protocol.OPTIONS), X, y)
     assert model.converged_
     assert error_rate(y, model.predict(X)) < 0.1
+    named = _protocol.from_classes(GaussianMixture(3, random_state=0, **_protocol.OPTIONS), X, 2 * y + 5)
+    assert np.array_equal(named.predict(X), model.predict(X))  # whatever the classes are called
 
 
 def test_spread_of_the_best_is_that_of_fits_drawn_again():
