@@ -86,6 +86,7 @@ def test_all_are_listed():
         "000/figures-5.35-5.48",
         "000/figures-5.6-5.34",
         "000/fine-tuned-layers",
+        "000/layers-over-draws",
         "000/section-4.1",
         "000/table-3.1",
         "000/table-5.1",

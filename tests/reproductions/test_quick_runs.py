@@ -19,6 +19,7 @@ NEEDS = {  # data sets that do not come with scikit-learn
     "000/figures-3.7-3.22": "mnist",
     "000/table-3.1": "mnist",
     "000/section-4.1": "mnist",
+    "000/layers-over-draws": "mnist",
     "000/table-5.1": "mnist",
     "000/tables-5.2-5.3": "mnist",
     "000/figures-5.6-5.34": "mnist",
@@ -54,6 +55,7 @@ NEEDS = {  # data sets that do not come with scikit-learn
     "003/figures-4.10-4.13": "inbmt_pre_usps",
 }
 TWINS = {  # the code of another one, on other rows
+    "000/layers-over-draws": "000/table-5.1",
     "000/tables-5.2-5.3": "000/table-5.1",
     "000/figures-5.6-5.34": "000/table-5.1",
     "000/figures-5.35-5.48": "000/table-5.1",
