@@ -202,13 +202,6 @@ def exp_above(exponents: Array, lowest: float) -> Array:
     return xp.exp(xp.clip(exponents, min=lowest))
 
 
-def softmax(exponents: Array, axis: int) -> Array:
-    """exp of the exponents of a tensor, divided by its sum along the axis, in one kernel."""
-    import torch
-
-    return torch.softmax(exponents, dim=axis)
-
-
 def log_ndtr(array: Array) -> Array:
     """ln Phi, the logarithm of the normal distribution function, to full precision far in the tails."""
     if is_numpy(array) or isinstance(array, float):

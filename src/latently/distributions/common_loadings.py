@@ -36,6 +36,7 @@ from latently.backend.linalg import (
 from latently.backend.namespace import Array, Floats, double, eye, like, namespace, ones, to_numpy, zeros
 from latently.backend.packed import packed, with_products
 from latently.backend.placement import on_device
+from latently.backend.row_kernels import squares_by_column, squares_by_row
 from latently.core.block import Block
 from latently.core.tree import add
 from latently.distributions import common_loadings_missing as missing_entries
@@ -121,12 +122,15 @@ class CommonLoadings(Family):
         xp = namespace(X)
         q = self.n_factors
         wide = xp.astype(X, density.stacked.dtype, copy=False)
-        products, squares = double(density.stacked @ wide.T), block.once("squares", lambda: X * X)
+        products = double(density.stacked @ wide.T)
+        squares = None if on_device(X) else block.once("squares", lambda: X * X)
         p = products[:q, :]
         p -= density.offsets[:, None]
         # terms common to all components: -1/2 ((x - c)' Psi^-1 (x - c) - |p|^2), up to a constant
         common = products[q, :] if density.linear is None else X @ density.linear
-        common = common - squares @ density.half_precision + 0.5 * squared_lengths(p, axis=0)
+        h = density.half_precision
+        common = common - (squares_by_row(X, h) if squares is None else squares @ h)
+        common = common + 0.5 * squared_lengths(p, axis=0)
         moments = with_products(p, common, 1.0)
         last = density.quadratic[:, -1:] + density.constants[:, None]
         log_prob = xp.concat([density.quadratic[:, :-1], last], axis=1) @ moments
@@ -161,13 +165,14 @@ class CommonLoadings(Family):
         z_and_one[:q, :] += z
         zx = z_and_one @ X  # always in float64: the noise is the residual of x^2
         sum_p, sum_pp = moments_of(r, projected)
+        squares, by_row = projected.squares, resp.by_row
         return ProjectedSums(
             weight=resp.weight,
             sum_p=sum_p,
             sum_pp=sum_pp,
             sum_x=zx[q, :],
             sum_zx=zx[:q, :],
-            sum_square=resp.by_row @ projected.squares,
+            sum_square=squares_by_column(X, by_row) if squares is None else by_row @ squares,
             plain=None if resp.plain is None else resp.plain.weight,
         )
 

@@ -111,7 +111,7 @@ class Projected:
 
     p: Array  # (q, n)
     moments: Array  # (T + q + 2, n): products of p, packed, p, a term of all components, one
-    squares: Array  # (n, D)
+    squares: Array | None  # (n, D); None on a device, where they are not kept
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from latently.backend.namespace import (
     is_torch,
     namespace,
     ones,
-    softmax,
     to_numpy,
 )
+from latently.backend.row_kernels import normalised
 
 _NEGLIGIBLE = -700.0  # exponents below this are treated as minus infinity
 LOST = -45.0  # responsibilities this many nats below a component's largest are below rounding
@@ -47,11 +47,9 @@ def _normalised(log_joint: Array, allowed: Array | None, checked: bool = True) -
         return _dense(*_below_largest(log_joint, allowed))
     xp = namespace(log_joint)
     shown = log_joint if allowed is None else xp.where(allowed.T, log_joint, -xp.inf)
-    largest = xp.max(shown, axis=-2)
-    if checked and not bool(xp.all(xp.isfinite(largest))):
+    if checked and not bool(xp.all(xp.isfinite(xp.max(shown, axis=-2)))):
         return _dense(*_below_largest(log_joint, allowed))
-    resp = softmax(shown, axis=-2)
-    return largest - xp.log(xp.max(resp, axis=-2)), resp
+    return normalised(shown)
 
 
 def respond_in_groups(
