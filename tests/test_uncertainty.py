@@ -3,14 +3,26 @@
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.mixture
 from scipy.spatial.transform import Rotation
 from scipy.stats import kstest
 
-from latently.mixture import MCFA, MFA, PPCA, FactorAnalysis, GaussianMixture, MixedMixture, NestedMixture
+from latently.deep import DMFA
+from latently.factorization import NMF
+from latently.mixture import (
+    MCFA,
+    MFA,
+    PPCA,
+    BayesianGaussianMixture,
+    FactorAnalysis,
+    GaussianMixture,
+    MixedMixture,
+    NestedMixture,
+)
 from latently.report import report
 from latently.selection import bootstrap, likelihood_ratio_test
-from latently.selection.uncertainty import matched
-from latently.supervised import MJFAClassifier
+from latently.selection.refits import matched
+from latently.supervised import MFMClassifier, MJFAClassifier, PerClass
 
 QUICK = {"tol": 1e-4, "n_init": 2, "random_state": 0}
 
@@ -126,12 +138,22 @@ def test_wrong_arguments_are_told():
     with pytest.raises(ValueError, match="with 2 columns"):
         bootstrap(model, X[:, :1])
     y = np.arange(60) % 2
-    for other in (
-        NestedMixture(2, 2, covariance_type="diag", random_state=0).fit(X),
-        MJFAClassifier(1, 1, temperature=None, tol=1e-3).fit(X, y),
+    classifier = MJFAClassifier(1, 1, temperature=None, tol=1e-3).fit(X, y)
+    with pytest.raises(ValueError, match="needs y"):
+        bootstrap(classifier, X)
+    with pytest.raises(ValueError, match="y holds classes"):
+        bootstrap(model, X, y)
+    plain = PerClass(sklearn.mixture.GaussianMixture(), temperature=None).fit(X, y)
+    posterior = BayesianGaussianMixture(2, max_iter=3, tol=0).fit(X)
+    deep = DMFA(2, 1, 2, 1, max_iter=3, random_state=0).fit(np.hstack([X, X**2]))
+    for other, rows, says in (
+        (plain, X, "bootstrap needs a fitted mixture"),
+        (posterior, X, "has a posterior of its parameters already"),
+        (deep, np.hstack([X, X**2]), "layers of DMFA are not unique"),
+        (NMF(1).fit(X**2), X**2, "bootstrap needs a fitted mixture"),
     ):
-        with pytest.raises(TypeError, match="bootstrap needs a fitted mixture"):
-            bootstrap(other, X)
+        with pytest.raises(TypeError, match=says):
+            bootstrap(other, rows, y if other is plain else None)
     with pytest.raises(ValueError, match="draw at least 99"):
         likelihood_ratio_test(GaussianMixture(), X, n_draws=50, level=0.01)
     with pytest.raises(TypeError, match="estimator must be a mixture"):
@@ -217,3 +239,114 @@ def test_groups_of_mixed_columns_are_counted():
         MixedMixture(n_init=3, tol=1e-4), table, n_draws=19, level=0.05, random_state=0, most_components=3
     )
     assert found.n_components_ == 2
+
+
+@pytest.mark.parametrize("method", ["weighted", "parametric"])
+def test_errors_of_nested_groups_are_those_of_formulas(method):
+    """Four groups far apart, two by two: shares within components, and means and variances of each."""
+    rng = np.random.default_rng(0)
+    group = rng.choice(4, size=600, p=[0.1, 0.3, 0.2, 0.4])
+    centres = np.array([[0.0, 0.0], [8.0, 0.0], [60.0, 0.0], [60.0, 8.0]])
+    X = centres[group] + rng.normal(size=(600, 2))
+    start = {"means_init": [centres[:2], centres[2:]], "covariance_type": "diag", "prior": None}
+    model = NestedMixture(2, 2, **start).fit(X)
+    result = bootstrap(model, X, n_draws=150, method=method, random_state=0)
+    table = result.intervals_
+
+    def errors(name, k, j=None):
+        here = (table["parameter"] == name) & (table["component"] == k)
+        return table[here if j is None else here & (table["subcomponent"] == j)]["standard_error"].to_numpy()
+
+    n = 600 * model.weights_[:, None] * model.subweights_
+    for k in (0, 1):
+        share = model.weights_[k]
+        np.testing.assert_allclose(errors("weights", k), np.sqrt(share * (1 - share) / 600), rtol=0.2)
+        for j in (0, 1):
+            own, variances = model.subweights_[k, j], model.covariances_[k, j]
+            expected = np.sqrt(own * (1 - own) / (600 * share))
+            np.testing.assert_allclose(errors("subweights", k, j), expected, rtol=0.2)
+            np.testing.assert_allclose(errors("means", k, j), np.sqrt(variances / n[k, j]), rtol=0.25)
+            expected = variances * np.sqrt(2 / n[k, j])
+            np.testing.assert_allclose(errors("covariances", k, j), expected, rtol=0.35)
+    assert "weight of component 1, subcomponent 0" in result.summary()
+
+
+@pytest.mark.parametrize("method", ["weighted", "parametric"])
+def test_errors_of_densities_of_classes_are_those_of_formulas(method):
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(500) < 0.3, "tall", "low")
+    X = pd.DataFrame(
+        rng.normal(size=(500, 2)) * [1.0, 3.0] + 2.0 * (y == "tall")[:, None], columns=["a", "b"]
+    )
+    density = GaussianMixture(covariance_type="diag", prior=None)
+    model = PerClass(density, shrinkage=None, temperature=None).fit(X, y)
+    result = bootstrap(model, X, y, n_draws=150, method=method, random_state=0)
+    table = result.intervals_.set_index(["parameter", "class"])
+    for label, one, share in zip(model.classes_, model.densities_, model.class_prior_, strict=True):
+        prior = float(table.loc[("class_prior", label)]["standard_error"])
+        assert prior == pytest.approx(np.sqrt(share * (1 - share) / 500), rel=0.2)
+        means = table.loc[("means", label)]
+        assert means["feature"].tolist() == ["a", "b"]
+        expected = np.sqrt(one.covariances_[0] / (500 * share))
+        np.testing.assert_allclose(means["standard_error"], expected, rtol=0.25)
+    assert "weight of class tall" in result.summary()
+
+
+def test_classes_that_borrow_have_shorter_intervals():
+    """Draws borrow as the fit did; a density of a class that borrows much scatters less."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
+    spread = []
+    for amount in (None, 60.0):
+        model = PerClass(GaussianMixture(), shrinkage=amount, temperature=None).fit(X, y)
+        found = bootstrap(model, X, y, n_draws=60, random_state=0).intervals_
+        spread.append(found.loc[found["parameter"] == "covariances", "standard_error"].mean())
+    assert spread[1] < 0.8 * spread[0]
+
+
+def test_components_of_classes_are_matched_within_their_class():
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 2
+    X = rng.normal(size=(240, 5)) + 4.0 * (np.arange(240) % 6)[:, None] * [1, 0, 1, 0, -1]
+    model = MJFAClassifier(3, 3, temperature=None, **QUICK).fit(X, y)
+    turn = Rotation.random(random_state=0).as_matrix()
+    orders = np.array([[2, 0, 1], [1, 0, 2]])
+    own = np.arange(2)[:, None], orders
+    other = MJFAClassifier.from_parameters(
+        class_prior=model.class_prior_,
+        weights=model.weights_[own],
+        loadings=model.loadings_ @ turn,
+        latent_means=model.latent_means_[own] @ turn,
+        latent_covariances=turn.T @ model.latent_covariances_[own] @ turn,
+        noise_variance=model.noise_variance_,
+    )
+    for name, array in matched(other, model, X).items():
+        np.testing.assert_allclose(array, getattr(model, f"{name}_"), atol=1e-8, err_msg=name)
+    model = MFMClassifier(2, 2, temperature=None, **QUICK).fit(X, (y + (X[:, 0] > 4)) % 3)
+    turn, order = turn[:2, :2] / np.linalg.norm(turn[:2, :2], axis=0), [1, 0]
+    turn = np.linalg.qr(turn)[0]
+    other = MFMClassifier.from_parameters(
+        weights=model.weights_[order],
+        means=model.means_[order],
+        loadings=model.loadings_[order] @ turn,
+        noise_variance=model.noise_variance_[order],
+        coef=model.coef_ @ turn,
+        intercept=model.intercept_,
+    )
+    for name, array in matched(other, model, X).items():
+        np.testing.assert_allclose(array, getattr(model, f"{name}_"), atol=1e-7, err_msg=name)
+
+
+@pytest.mark.parametrize("method", ["weighted", "parametric"])
+def test_classifiers_have_intervals_with_unlabelled_rows(method):
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, 4)) + 3.0 * np.eye(4)[y]
+    told = np.where(np.arange(90) % 5 == 0, -1, y)
+    for model in (
+        MJFAClassifier(1, 2, unlabelled_weight=1.0, temperature=None, shrinkage=None, **QUICK),
+        MFMClassifier(1, 2, unlabelled_weight=1.0, temperature=None, **QUICK),
+    ):
+        table = bootstrap(model.fit(X, told), X, told, n_draws=3, method=method, random_state=0).intervals_
+        assert set(table["class"].dropna()) == {0, 1, 2}
+        assert np.isfinite(table[["estimate", "standard_error", "low", "high"]].to_numpy()).all()

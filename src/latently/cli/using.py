@@ -268,7 +268,7 @@ def report(folder, data, reading, missing, voice, *, output, force, explorer=Fal
     X = record.to_frame(np.concatenate(rows))
     if len(X) < n_rows:
         voice.note(f"the report shows {len(X)} rows drawn from {n_rows}")
-    uncertainty = _uncertainty(folder, X, n_bootstrap) if n_bootstrap else None
+    uncertainty = _uncertainty(folder, X, labels if label else None, n_bootstrap) if n_bootstrap else None
     with voice.bar("Writing the page"), new_file(output, force) as path:
         write_page(
             path,
@@ -339,12 +339,19 @@ def write_page(
         pages.write_report(path, folder.model, X, **given)
 
 
-def _uncertainty(folder, X, n_draws):
+def _uncertainty(folder, X, labels, n_draws):
+    """Of the rows of known classes, if the model has classes."""
     from latently.selection import bootstrap
 
-    record = folder.record
+    record, model, y = folder.record, folder.model, None
+    if hasattr(model, "classes_"):
+        if labels is None:
+            raise ValueError(f"--bootstrap needs the classes, but the table has no column {record.label!r}")
+        classes = {str(label): code for code, label in enumerate(model.classes_)}
+        codes = np.array([classes.get(str(label), -1) for label in labels])
+        X, y = X[codes >= 0], model.classes_[codes[codes >= 0]]
     names = {"feature_names": record.columns, "levels": record.levels}
-    return bootstrap(folder.model, X, n_draws=max(2, n_draws), random_state=record.seed, **names)
+    return bootstrap(model, X, y, n_draws=max(2, n_draws), random_state=record.seed, **names)
 
 
 def _usual_threshold(record):

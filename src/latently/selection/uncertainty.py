@@ -17,24 +17,20 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from scipy.linalg import svd
-from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone, is_classifier
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted
 
-from latently.backend.namespace import is_native
 from latently.backend.placement import one_blas_thread
-from latently.estimators.checks import check_choice, check_integer, check_number, check_weights
+from latently.estimators.checks import check_choice, check_integer, check_number
 from latently.estimators.messages import warn_user
 from latently.estimators.randomness import as_generator
 from latently.selection.frames import pandas
+from latently.selection.refits import AXES, METHODS, Refits, arrays_of, like_rows
 
-METHODS = ("weighted", "parametric")
-_AXES = {"K": "component", "D": "feature", "q": "factor"}
-_AXES |= dict.fromkeys("NMOC", "feature")  # of mixed columns: numbers, levels of categories, ordered, counts
-_PLACES = ("component", "feature", "feature_2", "factor", "factor_2")
+_PLACES = ("class", "component", "subcomponent", "feature", "feature_2", "factor", "factor_2")
+_COUNTED = ("component", "subcomponent", "factor", "factor_2")
 _NUMBERS = ("estimate", "standard_error", "low", "high")
+_WEIGHTS = ("class_prior", "weights", "subweights")
 _MOST_FAILED = 0.2  # share of draws that may fail without an error
 
 
@@ -46,8 +42,9 @@ class Bootstrap:
     draws_ : dict of str to ndarray of shape (n_draws, ...)
         Each fitted array in every draw, by its name without the trailing underscore, matched with the model.
     intervals_ : pandas.DataFrame
-        A row for every number: `parameter`, its `component`, `feature` and `factor` as far as it has them,
-        `estimate`, `standard_error`, `low` and `high`. Of covariances there are those up to the diagonal.
+        A row for every number: `parameter`, its `class`, `component`, `subcomponent`, `feature` and `factor`
+        as far as it has them, `estimate`, `standard_error`, `low` and `high`. Of covariances there are those
+        up to the diagonal.
     n_failed_ : int
         Draws whose fit failed; they are left out.
     method : str
@@ -71,7 +68,7 @@ class Bootstrap:
             at = tuple(index.T)
             columns: dict[str, Any] = {"parameter": np.full(len(index), name)}
             for axis, symbol in enumerate(shape):
-                title = _AXES[symbol] + ("_2" if symbol in shape[:axis] else "")
+                title = AXES[symbol] + ("_2" if symbol in shape[:axis] else "")
                 places = index[:, axis]
                 names = self._names.get(symbol)
                 columns[title] = places if names is None else [names[i] for i in places]
@@ -80,23 +77,26 @@ class Bootstrap:
             tables.append(pandas().DataFrame(columns))
         table = pandas().concat(tables, ignore_index=True)
         known = [name for name in _PLACES if name in table]
-        counts = [name for name in known if not name.startswith("feature")]
+        counts = [name for name in known if name in _COUNTED]
         return table[["parameter", *known, *_NUMBERS]].astype(dict.fromkeys(counts, "Int64"))
 
     def summary(self):
         """Text: intervals of the weights, and the standard errors of each parameter."""
         table = self.intervals_
-        weights = table[table["parameter"] == "weights"]
         lines = [
-            f"weight of component {row.component}: {row.estimate:.3g}, {100 * self.level:g} % interval "
-            f"{row.low:.3g} to {row.high:.3g}"
-            for row in weights.itertuples()
+            f"weight of {self._place_of(row)}: {row['estimate']:.3g}, {100 * self.level:g} % interval "
+            f"{row['low']:.3g} to {row['high']:.3g}"
+            for _, row in table[table["parameter"].isin(_WEIGHTS)].iterrows()
         ]
         spread = table.groupby("parameter", sort=False)["standard_error"].agg(["size", "median", "max"])
         n = len(next(iter(self.draws_.values())))
         failed = f", {self.n_failed_} failed" if self.n_failed_ else ""
         head = f"{n} {self.method} draws{failed}"
         return "\n".join([head, *lines, "standard errors by parameter", spread.to_string()])
+
+    def _place_of(self, row):
+        places = (name for name in ("class", "component", "subcomponent") if name in row.index)
+        return ", ".join(f"{name} {row[name]}" for name in places if not pandas().isna(row[name]))
 
     def __repr__(self):
         return self.summary()
@@ -108,6 +108,7 @@ class Bootstrap:
 def bootstrap(
     model,
     X,
+    y=None,
     *,
     n_draws=200,
     method="weighted",
@@ -118,7 +119,7 @@ def bootstrap(
     n_jobs=None,
     random_state=None,
 ):
-    """Standard errors and intervals of all parameters of a fitted mixture or factor model.
+    """Standard errors and intervals of all parameters of a fitted mixture, factor model or classifier.
 
     They are of the optimum that the model is at: that the search for it may find another one is not part of
     them, and neither is the choice of the number of components.
@@ -126,10 +127,12 @@ def bootstrap(
     Parameters
     ----------
     model : fitted estimator
-        A Gaussian mixture, factor model or mixture of mixed columns of `latently.mixture`, with components
-        whose parameters are indexed by component, feature and factor; not a classifier.
+        A Gaussian, nested or mixed mixture or a factor model of `latently.mixture`, or a classifier of such
+        densities: `PerClass`, `MJFAClassifier` or `MFMClassifier`.
     X : array-like of shape (n_samples, n_features)
         The rows it was fitted to, in memory; NaN where missing. A table for `MixedMixture`.
+    y : array-like of shape (n_samples,), optional
+        The classes of the rows, for classifiers.
     n_draws : int, default=200
         Number of fits. Standard errors need about 100, ends of intervals 500 and more.
     method : {"weighted", "parametric"}, default="weighted"
@@ -167,40 +170,39 @@ def bootstrap(
     check_choice("method", method, METHODS)
     check_integer("n_draws", n_draws, least=2)
     check_number("level", level, least=1e-6, most=1 - 1e-6)
-    shapes = _shapes_of(model)
-    X = _rows(model, X)
-    weight = np.ones(len(X)) if sample_weight is None else check_weights(sample_weight, len(X))
+    refits = Refits.of(model, X, y, sample_weight, method)
     seeds = as_generator(random_state).integers(2**32, size=n_draws)
-    found = Parallel(n_jobs=n_jobs)(delayed(_refitted)(model, X, weight, method, int(seed)) for seed in seeds)
+    found = Parallel(n_jobs=n_jobs)(delayed(refits.draw)(int(seed)) for seed in seeds)
     fits = [one for one in found if not isinstance(one, str)]
     if len(found) - len(fits) > _MOST_FAILED * n_draws:
         first = next(one for one in found if isinstance(one, str))
         raise ValueError(f"{len(found) - len(fits)} of {n_draws} fits failed, the first with: {first}")
-    estimates = {name: np.asarray(getattr(model, f"{name}_"), dtype=np.float64) for name in shapes}
+    shapes, estimates = refits.shapes, arrays_of(model)
     draws = {name: np.stack([fit[name] for fit in fits]) for name in shapes}
-    known = getattr(model, "feature_names_in_", range(X.shape[1])) if feature_names is None else feature_names
-    names = {"D": [str(name) for name in known]}
-    if len(names["D"]) != X.shape[1]:
-        raise ValueError(f"feature_names must have {X.shape[1]} names, not {len(names['D'])}")
-    names |= _names_of_columns(getattr(model, "columns_", ()), names["D"], levels or {})
     return Bootstrap(
-        estimates, shapes, draws, names, method=method, level=float(level), n_failed=len(found) - len(fits)
+        estimates,
+        shapes,
+        draws,
+        names_of_axes(model, feature_names, levels),
+        method=method,
+        level=float(level),
+        n_failed=len(found) - len(fits),
     )
 
 
-def _shapes_of(model):
-    """The symbols of the axes of each fitted array."""
-    check_is_fitted(model)
-    parameters = model._parameters() if hasattr(model, "_parameters") else ()
-    shapes = {entry.name: entry.shape for entry in parameters if entry.name != "noise_box"}
-    known = bool(shapes) and all(set(shape) <= set(_AXES) for shape in shapes.values())
-    located = hasattr(model, "columns_") or {"means", "mean", "latent_means"} & set(shapes)
-    if not known or is_classifier(model) or not located:
-        raise TypeError(
-            "bootstrap needs a fitted mixture of Gaussians, factor models or mixed columns, such as "
-            f"GaussianMixture, MFA or MixedMixture, not {type(model).__name__}"
-        )
-    return shapes
+def names_of_axes(model, feature_names=None, levels=None):
+    """By the symbol of an axis, the names along it; others are numbered."""
+    n_features = model.n_features_in_
+    known = getattr(model, "feature_names_in_", range(n_features)) if feature_names is None else feature_names
+    names = {"D": [str(name) for name in known]}
+    if len(names["D"]) != n_features:
+        raise ValueError(f"feature_names must have {n_features} names, not {len(names['D'])}")
+    if is_classifier(model):
+        names["L"] = model.classes_.tolist()
+        if len(getattr(model, "intercept_", names["L"])) == 1:  # one question about two classes
+            names["L"] = names["L"][1:]
+    columns = getattr(getattr(model, "densities_", [model])[0], "columns_", ())
+    return names | _names_of_columns(columns, names["D"], levels or {})
 
 
 def _names_of_columns(columns, names, levels):
@@ -215,70 +217,6 @@ def _names_of_columns(columns, names, levels):
         for level in one.levels
     ]
     return found | {"M": of_categories}
-
-
-def _rows(model, X):
-    if hasattr(model, "columns_") and hasattr(X, "iloc") and X.shape[1] == model.n_features_in_:
-        return X
-    X = np.asarray(X, dtype=np.float64) if not is_native(X) or isinstance(X, np.ndarray) else None
-    if X is None or X.ndim != 2 or X.shape[1] != model.n_features_in_:
-        raise ValueError(f"X must be the rows of the fit in main memory, with {model.n_features_in_} columns")
-    return X
-
-
-def _refitted(model, X, weight, method, seed):
-    """Fitted arrays of one draw, matched with those of the model; the message if the fit fails."""
-    rng = np.random.default_rng(seed)
-    again = deepcopy(model).set_params(warm_start=True, verbose=0, callbacks=None, checkpoint=None)
-    if method == "weighted":
-        rows, drawn = X, weight * rng.exponential(size=len(X))
-        drawn *= weight.sum() / drawn.sum()
-    else:
-        rows, drawn = _like(X, model.sample(len(X), random_state=rng)[0]), weight
-    try:
-        with warnings.catch_warnings(), one_blas_thread():
-            warnings.simplefilter("ignore")
-            again.fit(rows, sample_weight=drawn)
-            return matched(again, model, X)
-    except (ValueError, ArithmeticError) as error:
-        return str(error)
-
-
-def _like(X, drawn):
-    """Drawn rows with the missing cells of X."""
-    if hasattr(drawn, "iloc"):
-        return drawn.mask(X.isna().to_numpy())
-    return np.where(np.isnan(X), np.nan, drawn)
-
-
-def matched(model, reference, X):
-    """The fitted arrays of a model by name, its components and factors in the order of another model."""
-    shapes = _shapes_of(reference)
-    arrays = {name: np.asarray(getattr(model, f"{name}_"), dtype=np.float64) for name in shapes}
-    if "weights" in arrays:
-        K = len(arrays["weights"])
-        ours, theirs = (np.asarray(one.predict_proba(X))[:, :K] for one in (model, reference))
-        order = linear_sum_assignment(theirs.T @ ours, maximize=True)[1]
-        for name, shape in shapes.items():
-            if "K" in shape:
-                arrays[name] = np.take(arrays[name], order, axis=shape.index("K"))
-    if "loadings" in arrays:
-        turn = _turn(arrays["loadings"], np.asarray(reference.loadings_))
-        for name in ("loadings", "latent_means"):
-            if name in arrays:
-                arrays[name] = arrays[name] @ turn
-        if "latent_covariances" in arrays:
-            arrays["latent_covariances"] = turn.T @ arrays["latent_covariances"] @ turn
-    return arrays
-
-
-def _turn(loadings, reference):
-    """(..., q, q) the rotations with which loadings are nearest to others: Procrustes, for each component."""
-    product = np.swapaxes(loadings, -1, -2) @ reference
-    if product.ndim == 2:
-        U, _, V = svd(product)
-        return U @ V
-    return np.stack([_turn(one, other) for one, other in zip(loadings, reference, strict=True)])
 
 
 # -- the number of components -------------------------------------------------------------------------
@@ -422,7 +360,7 @@ def _likelihood_ratio(null, larger, X):
 def _drawn_ratio(null, estimator, X, seed):
     """The likelihood ratio of rows drawn from the smaller model."""
     rng = np.random.default_rng(seed)
-    rows = _like(X, null.sample(len(X), random_state=rng)[0])
+    rows = like_rows(X, null.sample(len(X), random_state=rng)[0])
     smaller = deepcopy(null).set_params(warm_start=True, verbose=0, callbacks=None)
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")

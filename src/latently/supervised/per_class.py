@@ -7,6 +7,7 @@ Any estimator with `score_samples` can be used: a copy of it is fitted to the ro
 
 from __future__ import annotations
 
+from copy import copy, deepcopy
 from dataclasses import KW_ONLY
 from typing import Any, ClassVar
 
@@ -160,6 +161,17 @@ class PerClass(DensityClassifier, Estimator):
             delayed(_fitted_to_class)(self.density, label, *_of_class(rows, codes, weight, lent, code))
             for code, label in enumerate(self.classes_.tolist())
         )
+
+    def _fitted_again(self, rows, codes, weight, amount):
+        """A fitted copy whose densities go on from where they are, for other rows or weights."""
+        again = copy(self)
+        again.class_prior_ = self._prior(np.bincount(codes, weight, len(self.classes_)))
+        lent = self._borrowed(rows, codes, weight, amount)
+        again.densities_ = [
+            _fitted_to_class(density, label, *_of_class(rows, codes, weight, lent, code), go_on=True)
+            for code, (density, label) in enumerate(zip(self.densities_, self.classes_.tolist(), strict=True))
+        ]
+        return again
 
     def _borrows_by_itself(self):
         can = has_fit_parameter(self.density, "sample_weight")
@@ -354,10 +366,12 @@ def _of_class(rows, codes, weight, lent, code):
     return X, given, int(np.count_nonzero(own))
 
 
-def _fitted_to_class(density, label, X, weight, n_rows):
+def _fitted_to_class(density, label, X, weight, n_rows, *, go_on=False):
     weights = {} if weight is None else {"sample_weight": in_rows(weight)}
+    go_on = go_on and "warm_start" in density.get_params()
+    begun = deepcopy(density).set_params(warm_start=True) if go_on else clone(density)
     try:
-        return clone(density).fit(X, **weights)
+        return begun.fit(X, **weights)
     except ValueError as error:
         raise ValueError(
             f"{type(density).__name__} could not be fitted to the {n_rows} rows of class {label!r}: {error}"
