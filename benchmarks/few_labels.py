@@ -1,6 +1,7 @@
 """Classifiers with few labels: accuracy, log loss and calibration error of latently and baselines.
 
     python -m benchmarks.few_labels [--sets NAMES or FILES.npz] [--shares 0 0.5] [--seeds 5] [--json FILE]
+                                    [--models "MJFA, unlabelled"]    # those that begin so
     python -m benchmarks.few_labels --table FILE    # the table of docs/mjfa.md, of earlier records
 
 A share of 0 means five rows of each class, others that share of each class, at least two rows. The rest is
@@ -111,7 +112,7 @@ def measured(model, X, y, X_test, y_test):
     return float(right.mean()), float(loss), float(sum(gaps)) / len(y_test), seconds
 
 
-def records(name, share, seed):
+def records(name, share, seed, chosen=("",)):
     """A record for every model."""
     X, y = rows_of(name)
     C = int(y.max()) + 1
@@ -122,6 +123,8 @@ def records(name, share, seed):
     some = {label: (make, seen, y[seen]) for label, make in models(X.shape[1], C).items()}
     some |= {label: (make, rows, told) for label, make in semi_supervised(X.shape[1], C).items()}
     for label, (make, given, labels) in some.items():
+        if not label.startswith(tuple(chosen)):
+            continue
         values = measured(make(), Z[given], labels, Z[others], y[others])
         yield {"set": name, "classes": C, "share": share, "seed": seed, "model": label, "values": values}
 
@@ -154,6 +157,7 @@ def main():
     parser.add_argument("--sets", nargs="+", default=SETS)
     parser.add_argument("--shares", nargs="+", type=float, default=[0.0, 0.5])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--models", nargs="+", default=[""], help="beginnings of their names")
     parser.add_argument("--json", help="file to which records are appended, one per line")
     parser.add_argument("--table", help="such a file, to show and not to measure")
     args = parser.parse_args()
@@ -164,7 +168,7 @@ def main():
         return
     found = []
     for name, share, seed in itertools.product(args.sets, args.shares, range(args.seeds)):
-        for record in records(name, share, seed):
+        for record in records(name, share, seed, args.models):
             found.append(record)
             if args.json:
                 with open(args.json, "a", encoding="utf-8") as file:

@@ -2,6 +2,7 @@
 
     python benchmarks/missing.py                        # all, as a table in Markdown
     python benchmarks/missing.py --share 0.3 --seeds 2 --sets wine sonar
+    python benchmarks/missing.py --sets FILES.npz       # others with rows X, as of benchmarks/r_tables.py
 
 Entries are removed at random. Errors are root mean squares over the removed entries, in standard deviations
 of their features; a column of means has about one. scikit-learn's imputers get standardised features. Seconds
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from pathlib import Path
 from time import process_time
 
 import numpy as np
@@ -29,6 +31,7 @@ SETS = {  # the largest number of rows
     **dict.fromkeys(("iris", "wine", "seeds", "breast_tissue", "user_knowledge", "wdbc", "sonar"), None),
     **{"diabetes": None, "thyroid_odds": 1000, "digits": 500},
 }
+MOST_ROWS = 800  # of a file
 METHODS = {
     "mean": lambda seed: SimpleImputer(),
     "KNN": lambda seed: KNNImputer(),
@@ -40,7 +43,10 @@ METHODS = {
 
 def rows_of(name, most):
     """The rows of a data set, drawn at random if there are more than `most`, without constant features."""
-    if name in ("diabetes", "digits"):
+    if name.endswith(".npz"):
+        with np.load(name) as arrays:
+            X = arrays["X"]
+    elif name in ("diabetes", "digits"):
         from sklearn import datasets as others
 
         X = getattr(others, f"load_{name}")().data
@@ -73,7 +79,7 @@ def measured(name, most, share, seed):
             completed = imputed(method, seed, given)
         seconds = process_time() - began
         error = np.sqrt(np.mean((((completed - X) / X.std(axis=0))[missing]) ** 2))
-        yield {"set": name, "rows": X.shape, "share": share, "seed": seed, "method": method,
+        yield {"set": Path(name).stem, "rows": X.shape, "share": share, "seed": seed, "method": method,
                "error": float(error), "seconds": seconds}  # fmt: skip
 
 
@@ -102,14 +108,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--share", type=float, nargs="+", default=[0.1, 0.3])
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--sets", nargs="+", default=list(SETS), help="names or files")
     parser.add_argument("--json", help="file to which records are appended, one per line")
     chosen = parser.parse_args()
     records = []
     for name in chosen.sets:
         for share in chosen.share:
             for seed in range(chosen.seeds):
-                for record in measured(name, SETS[name], share, seed):
+                for record in measured(name, SETS.get(name, MOST_ROWS), share, seed):
                     records.append(record)
                     print(
                         f"{name} {share} {record['method']}: {record['error']:.3f}, {record['seconds']:.2f} s"

@@ -1,13 +1,14 @@
 """Outliers among the rows that a mixture is fitted to: how well its density finds them.
 
     python benchmarks/robust.py [--quick] [--seeds 3] [--output benchmarks/results/robust.json]
+    python benchmarks/robust.py --files FILES.npz    # few rows of the rarest class among the others
 
 Every model is fitted to all rows, outliers included, without labels; `score_samples` of the same rows is
 compared with the labels: AUROC and average precision of a low density as the sign of an outlier.
 Where the other rows come from known clusters, ARI is the agreement of the components with them, outliers left
-out. IsolationForest is the peer. Sizes of the mixtures are the same with and without `noise_component` and
-`tails="t"`. Data sets are read from the folder that `LATENTLY_DATA` names, as those of `latently.datasets`
-are; contaminated ones are made here.
+out. IsolationForest and LOF are the peers. Sizes of the mixtures are the same with and without
+`noise_component` and `tails="t"`. Data sets are read from the folder that `LATENTLY_DATA` names, as those of
+`latently.datasets` are; contaminated ones are made here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from sklearn.ensemble import IsolationForest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score, average_precision_score, roc_auc_score
+from sklearn.neighbors import LocalOutlierFactor
 
 from latently.mixture import MCFA, MFA, MPPCA, GaussianMixture
 
@@ -81,6 +83,20 @@ def displaced(seed):
     return np.concatenate([X, odd]), np.arange(5803) >= 5732, sizes, y
 
 
+def rare_class(path, seed):
+    """At most 1500 rows of a file with X and y: of its smallest class five per cent, of the others all."""
+    with np.load(path) as arrays:
+        X, y = arrays["X"].astype(float), arrays["y"]
+    rng = np.random.default_rng(seed)
+    rare = y == np.argmin(np.bincount(y))
+    own = rng.permutation(np.flatnonzero(~rare))[:1500]
+    odd = rng.permutation(np.flatnonzero(rare))[: round(0.05 * len(own))]
+    X = X[np.concatenate([own, odd])]
+    X = X[:, X.std(axis=0) > 0]
+    sizes = {"gaussian": 4, "mfa": (3, min(3, X.shape[1] - 2))}
+    return (X - X.mean(axis=0)) / X.std(axis=0), np.arange(len(X)) >= len(own), sizes, None
+
+
 DATA = {f.__name__: f for f in (thyroid, arrhythmia, kddcup, scattered, displaced)}
 QUICK = ("scattered",)
 
@@ -100,6 +116,7 @@ def _read(name):
 def models(sizes, seed):
     """Name, way and unfitted model."""
     yield "IsolationForest", "", IsolationForest(random_state=seed)
+    yield "LOF", "", LocalOutlierFactor()
     for name, size in sizes.items():
         for way, options in WAYS.items():
             settings = {**options, "random_state": seed, "tol": 1e-6}
@@ -117,7 +134,9 @@ def measured(X, is_odd, y, model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)
-        scores = -model.fit(X).score_samples(X)
+        model.fit(X)
+        of_rows = getattr(model, "negative_outlier_factor_", None)
+        scores = -(model.score_samples(X) if of_rows is None else of_rows)
     found = {
         "auroc": roc_auc_score(is_odd, scores),
         "average_precision": average_precision_score(is_odd, scores),
@@ -137,21 +156,22 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=list(DATA))
+    parser.add_argument("--files", nargs="*", default=[], help=".npz files with X and y")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    names = arguments.only or (QUICK if arguments.quick else DATA)
+    names = arguments.files or arguments.only or (QUICK if arguments.quick else DATA)
     results = []
     for name in names:
         rows = {}
         for seed in range(1 if arguments.quick else arguments.seeds):
-            X, is_odd, sizes, y = DATA[name](seed)
+            X, is_odd, sizes, y = DATA[name](seed) if name in DATA else rare_class(name, seed)
             for model, way, estimator in models(sizes, seed):
                 rows.setdefault((model, way), []).append(measured(X, is_odd, y, estimator))
         for (model, way), found in rows.items():
             mean = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
-            results.append({"data": name, "model": model, "way": way, **mean})
+            results.append({"data": Path(name).stem, "model": model, "way": way, **mean})
             line = "  ".join(f"{key} {value:.3f}" for key, value in mean.items())
-            print(f"{name:10} {model:16} {way:12} {line}", flush=True)
+            print(f"{Path(name).stem:10} {model:16} {way:12} {line}", flush=True)
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -447,6 +447,18 @@ def test_classes_that_cannot_be_told_apart_are_no_reason_for_a_warning():
     MJFAClassifier(1, 2, **QUICK).fit(rows, np.random.default_rng(0).permutation(labels))
 
 
+def test_factors_that_describe_rows_instead_of_classes_are_told():
+    """Classes in an order, on one axis of rows without any structure."""
+    rows = np.random.default_rng(0).uniform(-1.7, 1.7, size=(200, 5))
+    labels = np.digitize(rows[:, 4], [-0.85, 0.0, 0.85])
+    with pytest.warns(
+        UserWarning, match="MFMClassifier does not .* larger discriminative_weight, such as 100"
+    ):
+        model = MFMClassifier(1, 4, **QUICK).fit(rows, labels)
+    more = MFMClassifier(1, 4, discriminative_weight=100.0, **QUICK).fit(rows, labels)
+    assert more.score(rows, labels) > model.score(rows, labels) + 0.1
+
+
 def test_wide_rows_are_compared_in_their_principal_scores():
     rows, labels = many_classes(20)
     wide = np.hstack([rows, 0.1 * np.random.default_rng(0).normal(size=(len(rows), 100))])

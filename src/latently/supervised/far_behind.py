@@ -21,6 +21,7 @@ from latently.supervised.few_rows import FewRows
 
 _FOLDS = 3
 _SCORES = 50  # leading principal components that are compared with
+_LARGE_WEIGHT = 100.0  # of labels
 _FAR = 0.1  # difference of two shares of rows
 _ERRORS = 3.0  # standard errors of such a share that the difference has to have, too
 
@@ -42,18 +43,28 @@ def warn_if_far_behind(model: Any, rows: FewRows) -> None:
     told = cross_val_predict(others, X, rows.codes, cv=StratifiedKFold(_FOLDS)) == rows.codes
     own, theirs = 1.0 - float(np.mean(wrong)), float(np.mean(told))
     if theirs - own > max(_FAR, _ERRORS * np.sqrt(0.25 / len(told))):
-        name, C = type(model).__name__, len(model.classes_)
-        reason = (
-            "the unlabelled rows may outweigh the labels: compare with unlabelled_weight=0"
-            if outweighed and model.n_factors >= C
-            else f"n_factors={model.n_factors} and n_components={model.n_components} may be too few for {C} "
+        warn_user(
+            f"{type(model).__name__} does not tell the classes apart: of {len(told)} labelled rows {own:.0%} "
+            f"get their class, but linear discriminant analysis predicts {theirs:.0%} of rows that it has "
+            f"not seen; {_reason(model, outweighed)}"
+        )
+
+
+def _reason(model: Any, outweighed: bool) -> str:
+    C = len(model.classes_)
+    if model.n_factors < C and not hasattr(model, "discriminative_weight"):
+        return (
+            f"n_factors={model.n_factors} and n_components={model.n_components} may be too few for {C} "
             f"classes: n_factors={C} has room for all their means"
         )
-        warn_user(
-            f"{name} does not tell the classes apart: of {len(told)} labelled rows {own:.0%} get their "
-            f"class, but linear discriminant analysis predicts {theirs:.0%} of rows that it has not seen; "
-            f"{reason}"
+    if outweighed:
+        return "the unlabelled rows may outweigh the labels: compare with unlabelled_weight=0"
+    if hasattr(model, "discriminative_weight"):
+        return (
+            f"n_factors={model.n_factors} may be too few, or describe the rows instead of the classes: "
+            f"labels count more with a larger discriminative_weight, such as {_LARGE_WEIGHT:g}"
         )
+    return f"n_components={model.n_components} may be too few"
 
 
 def _without_gaps(X: Floats) -> Floats:

@@ -20,6 +20,7 @@ from latently.estimators.labels import UNLABELLED
 from latently.estimators.messages import InterruptedWarning
 from latently.estimators.weights import in_rows
 from latently.mixture.base import MixtureEstimator
+from latently.supervised.far_behind import warn_if_far_behind
 from latently.supervised.few_rows import FewRows, KnownClasses
 
 _MOST_UNLABELLED = 3.0  # times the weight of labelled rows that unlabelled ones have at most, by default
@@ -177,6 +178,8 @@ def fit_learnt(self, data, known, learnt):
     if learnt.few is not None and known.sizes().mean() >= FEW:
         rows = learnt.few.labelled()
         self._learn_from_fit(like(rows.X, self.history_), rows.codes, rows.weight)
+    if learnt.few is not None and self._chooses and not learnt.interrupted:
+        warn_if_far_behind(self, learnt.few)
 
 
 def start(self, problem, progress=None):

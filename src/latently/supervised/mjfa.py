@@ -29,7 +29,6 @@ from latently.mixture.mcfa import MCFA, check_loadings_given
 from latently.mixture.structure import CommonStructure, common_covariances
 from latently.supervised import labelled
 from latently.supervised.borrowing import borrowed_rows, check_shrinkage
-from latently.supervised.far_behind import warn_if_far_behind
 
 
 @dataclass(frozen=True)
@@ -275,8 +274,6 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         learnt = labelled.learn(self, known)
         rows = self._with_borrowed(labelled.lightened(self, data, known, learnt), known, learnt)
         labelled.fit_learnt(self, rows, known, learnt)
-        if learnt.few is not None and self._chooses and not learnt.interrupted:
-            warn_if_far_behind(self, learnt.few)
 
     def _with_borrowed(self, data, known, learnt):
         """The rows, and those that classes borrow from one another."""
