@@ -47,6 +47,12 @@ def told(profiler, seconds, n, device):
     )
     for event in sorted(kernels, key=time_of, reverse=True)[:SHOWN]:
         print(f"  {time_of(event) / n / 1e3:9.3f} ms {event.count / n:7.1f} x  {event.key[:110]}")
+    if device == "cuda":
+        print("  and of the host:")
+        calls = sorted(events, key=lambda event: event.self_cpu_time_total, reverse=True)[:SHOWN]
+        for event in calls:
+            share = event.self_cpu_time_total / n / 1e3
+            print(f"  {share:9.3f} ms {event.count / n:7.1f} x  {event.key[:110]}")
 
 
 class Watch:

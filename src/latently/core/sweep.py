@@ -67,6 +67,7 @@ class LocalSweep:
         self.fixed = fixed
         self._known: tuple[Block, Block] | None = None  # a chunk, and its rows that contribute
         self._plain: tuple[Block, set[int]] | None = None  # a chunk, and where its complete blocks start
+        self._at_once: dict[int, int] = {}  # rows of a block, by those of its chunk
 
     def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
         def work(blocks: Iterator[Block]) -> Any:
@@ -104,7 +105,9 @@ class LocalSweep:
         if self._is_small(chunk):
             with one_blas_thread(), exact_products(chunk.X):
                 return [work(iter([self._whole(chunk, enter)]))]
-        pieces = slices(len(chunk), block_rows(chunk.X, self.floats_per_row, self.block_size))
+        if len(chunk) not in self._at_once:  # a device takes long to say what memory is free
+            self._at_once[len(chunk)] = block_rows(chunk.X, self.floats_per_row, self.block_size)
+        pieces = slices(len(chunk), self._at_once[len(chunk)])
         n_threads = min(n_threads or threads_for(chunk.X), len(pieces))
         bounds = [len(pieces) * i // n_threads for i in range(n_threads + 1)]
         runs = [pieces[a:b] for a, b in pairwise(bounds)]

@@ -108,6 +108,10 @@ class FullGaussian(Family):
 
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """Memory per row in the kernel, with a margin so that blocks stay in the cache."""
+        if missing and on_device(
+            self.floor
+        ):  # covariances of a fifth of the features, as many patterns as rows
+            return K * (4 * D + D * D // 20)
         # with missing entries also conditional means, and covariances of about a third of the features
         for_missing = K * (2 * D + D * D // 9) if missing else 0
         if not self.shared and not missing and products.pays(K, D, self.floor):

@@ -29,6 +29,7 @@ from latently.backend.linalg import (
     inverse_of_triangular,
     log_determinant,
     rough_eigenpairs,
+    squared_lengths,
     symmetric,
     transpose,
 )
@@ -205,7 +206,7 @@ class LowRankGaussian(Family):
         log_prob += (-0.5 * density.inverse_noise) @ squares.T  # (G, n)
         log_prob += density.constants[:, None]
         if q:
-            log_prob += 0.5 * double(xp.sum(y * y, axis=1))
+            log_prob += 0.5 * double(squared_lengths(y, axis=1))
         return log_prob, Projected(wide, y, squares)
 
     def normalisers(self, density: LowRankDensity, block: Block, latent: Projected | WithMissing) -> Array:
