@@ -168,12 +168,14 @@ def in_short(everything):
     compared = sum(states[state] for state in COMPARED)
     met = states[MATCHED] + states[NOISE]
     agree = sum(cell.agrees for cell in everything)
+    wide = sum(cell.state == NOISE and cell.noise > abs(cell.printed) for cell in everything)
     items = Counter(item.state for item in ITEMS)
     entries = "; ".join(f"{items[state]} {state}" for state in STATES)
     return (
         f"Of {len(everything)} published cells, {compared} are comparable and were run. **{met} of these "
         f"({share(met, compared)}) are matched ({states[MATCHED]}) or within noise ({states[NOISE]})**, and "
         f"{states[WORSE]} are worse. {agree} ({share(agree, compared)}) agree with the print either way. "
+        f"{wide} of those within noise are so because the noise is wider than the printed number. "
         f"{states[EXCLUDED]} are not comparable, and {states[NOT_RUN]} were not run. Of {len(ITEMS)} entries "
         f"below: {entries}."
     )
