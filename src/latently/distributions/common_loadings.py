@@ -76,6 +76,7 @@ class CommonLoadings(Family):
     shared: bool = False  # whether all components share one factor covariance
     prior: Prior | None = None  # of covariances, or of the noise, if its scale has no loadings
     isotropic = False
+    few_parameters = True
 
     def conditionals(self) -> list[Conditional]:
         return [NoiseOnly(self), FactorsOnly(self)]

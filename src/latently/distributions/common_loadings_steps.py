@@ -184,6 +184,7 @@ class Conditional:
     """
 
     family: CommonLoadings
+    few_parameters = True
 
     def prepare(self, params: CommonParams, dtype: str = "float64") -> CommonDensity:
         return self.family.prepare(params, dtype)

@@ -40,6 +40,7 @@ class Family(Protocol):
     has_floor: bool = True  # whether `floor` bounds variances; else constant features are nothing to report
     floor: Any  # (D,) smallest variances; None where parameters are known
     prior: Prior | None = None  # of variances; without one M-steps maximise the likelihood
+    few_parameters: bool = False  # whether they are so few that operations on them are best done by NumPy
     isotropic: bool  # whether a component knows one scale only, so that features must keep their units
 
     # -- densities ------------------------------------------------------------------------------------

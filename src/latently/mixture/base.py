@@ -23,6 +23,7 @@ from latently.core.summary import Summary
 from latently.core.together import em_steps
 from latently.core.tree import mapped
 from latently.distributions.mixture import log_density, responsibilities
+from latently.distributions.small_steps import SmallSteps, steps_are_small
 from latently.distributions.stacked import Runs, can_be_stacked
 from latently.estimators import criteria
 from latently.estimators.checks import (
@@ -216,6 +217,8 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         if self.prior is not None and any(field.name == "prior" for field in fields(plain)):
             family = family.with_prior(self._prior(plain, frame, data, summary, floor))
         kernel = structure.kernel_for(family, self.dtype, frame, summary)
+        if on_device(frame.shift) and steps_are_small(kernel):
+            kernel = SmallSteps(kernel.family, kernel.dtype)
         return Problem(kernel, data, frame, summary, structure.n_components, self.block_size)
 
     def _prior(self, family, frame, data, summary, floor):

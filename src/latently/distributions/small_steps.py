@@ -1,0 +1,116 @@
+"""Mixtures of few parameters on a device: what does not touch rows is computed in main memory.
+
+A step of MCFA has hundreds of operations on matrices of some factors, each of which takes a device as long to
+start as NumPy to do, and a few that it waits for. So statistics come to main memory, as one array, and the
+next parameters and their density go back; parameters and densities remember what they are in main memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from latently.backend.namespace import Array, like, namespace, to_numpy
+from latently.core.tree import mapped
+from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
+
+_HERE = "_in_main_memory"
+_ALIGNED = 32  # numbers: products of matrices are slower from other places
+
+
+@dataclass(frozen=True)
+class SmallSteps(Mixture):
+    """The kernel for rows on a device; statistics and vectors of parameters are NumPy arrays."""
+
+    @cached_property
+    def _here(self) -> Mixture:
+        return Mixture(mapped(_as_numpy, self.family), self.dtype)
+
+    def in_main_memory(self) -> Mixture:
+        return self._here
+
+    def prepare(self, params: MixtureParams) -> Any:
+        return _there(self._here.prepare(_here(params)), params.weights)
+
+    def stats(self, density: Any, sums: MixtureStats) -> MixtureStats:
+        return self._here.stats(_here(density), _here(sums))
+
+    def m_step(self, stats: MixtureStats, params: MixtureParams) -> MixtureParams:
+        return self._moved(self._here.m_step(stats, _here(params)), params)
+
+    def implied_stats(self, params: MixtureParams) -> MixtureStats:
+        return self._here.implied_stats(_here(params))
+
+    def log_prior(self, params: MixtureParams) -> float:
+        return self._here.log_prior(_here(params))
+
+    def rounding(self, density: Any) -> float:
+        return self._here.rounding(_here(density))
+
+    def clamped(self, params: MixtureParams) -> MixtureParams:
+        return self._moved(self._here.clamped(_here(params)), params)
+
+    def canonical(self, params: MixtureParams) -> MixtureParams:
+        return self._moved(self._here.canonical(_here(params)), params)
+
+    def to_vector(self, params: MixtureParams) -> Array:
+        return self._here.to_vector(_here(params))
+
+    def from_vector(self, vector: Array, like: MixtureParams) -> MixtureParams:
+        return self._moved(self._here.from_vector(to_numpy(vector), _here(like)), like)
+
+    @staticmethod
+    def _moved(here: MixtureParams, beside: MixtureParams) -> MixtureParams:
+        moved: MixtureParams = _there(here, beside.weights)
+        return moved
+
+
+def steps_are_small(kernel: Any) -> bool:
+    """Whether the parameters of the kernel are so few that its steps are best computed in main memory."""
+    return type(kernel) is Mixture and kernel.family.few_parameters
+
+
+def _here(record: Any) -> Any:
+    """The record in main memory."""
+    known = vars(record).get(_HERE)
+    return _as_one(record, to_numpy, 1) if known is None else known
+
+
+def _there(record: Any, place: Array) -> Any:
+    """A record of NumPy arrays on the device of an array, where it remembers what it was."""
+    moved = _as_one(record, lambda array: like(array, place), _ALIGNED)
+    vars(moved)[_HERE] = record
+    return moved
+
+
+def _as_one(record: Any, move: Callable[[Array], Array], aligned: int) -> Any:
+    """The record with arrays in float64 moved side by side, and others one by one."""
+    parts: list[Any] = []
+    mapped(parts.append, record)
+    flat, places, end = [], {}, 0
+    for i, part in enumerate(parts):
+        if not hasattr(part, "shape"):
+            continue
+        xp = namespace(part)
+        if part.dtype != xp.float64:
+            parts[i] = move(part)
+            continue
+        size = math.prod(part.shape)
+        places[i] = end, size, tuple(part.shape)
+        flat.append(xp.reshape(part, (-1,)))
+        if rest := -size % aligned:
+            flat.append(xp.zeros((rest,), dtype=xp.float64))  # of arrays in main memory only
+        end += size + rest
+    if flat:
+        at_once = move(xp.concat(flat))
+        for i, (start, size, shape) in places.items():
+            parts[i] = at_once[start : start + size].reshape(shape)
+    following = iter(parts)
+    return mapped(lambda _: next(following), record)
+
+
+def _as_numpy(value: Any) -> Any:
+    return to_numpy(value) if hasattr(value, "shape") else value
