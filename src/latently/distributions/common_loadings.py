@@ -26,7 +26,6 @@ import numpy as np
 
 from latently.backend.linalg import (
     diagonals,
-    leading_eigenpairs,
     orthonormal,
     root,
     squared_lengths,
@@ -48,6 +47,7 @@ from latently.distributions.common_loadings_records import (
     Projected,
     ProjectedSums,
 )
+from latently.distributions.common_loadings_start import from_partition
 from latently.distributions.common_loadings_steps import (
     Conditional,
     FactorsOnly,
@@ -63,7 +63,6 @@ from latently.distributions.responsibilities import Responsibilities
 
 _VANISHED = 1e-10  # variance of an unused factor
 _PRIOR_TERMS = 8  # of a feature of a pseudo-row, of about unit size, in the log prior
-_FAR = 1e6  # distance from the origin, in standard deviations, beyond which only its direction matters
 
 
 @dataclass(frozen=True)
@@ -412,45 +411,8 @@ class CommonLoadings(Family):
         return xp.broadcast_to(params.noise_variance <= self.floor * (1.0 + NEAR_FLOOR), shape)
 
     def from_partition(self, X: Floats, weight: Floats, labels: Array, means: Floats) -> CommonParams:
-        """Leading directions of all rows about the origin, and the moments of the parts in this subspace.
-
-        Features are scaled by the noise, so that the start does not depend on their units.
-        """
-        (K, D), q, total = means.shape, self.n_factors, weight.sum()
-        origin = np.zeros(D) if self.origin is None else to_numpy(self.origin)
-        residual = (X - means[labels]) * np.sqrt(weight)[:, None]
-        psi = np.maximum(_unexplained(residual, total), np.maximum(self.floor, 1e-6))
-        unit = np.sqrt(psi)
-        middle = weight @ X / total
-        to_middle = (middle - origin) / unit
-        rows = (X - middle) / unit * np.sqrt(weight)[:, None]
-        last = to_middle * (math.sqrt(total) * min(1.0, _FAR / max(1.0, float(np.linalg.norm(to_middle)))))
-        _, V = leading_eigenpairs(np.concatenate([rows, last[None, :]]), q)
-        V = np.linalg.qr(np.concatenate([V, np.eye(D)[:, : q - V.shape[1]]], axis=1))[0]  # q columns
-        centre = middle - unit * (to_middle - V @ (V.T @ to_middle))
-
-        z, parts = (((rows - centre) / unit) @ V for rows in (X, means))
-        within = (z - parts[labels]) * np.sqrt(weight)[:, None]
-        pooled_within = within.T @ within / total
-        omega = np.empty((K, q, q))
-        for k in range(K):  # the covariance of a small part is shrunk towards the pooled one
-            own = labels == k
-            scatter = within[own].T @ within[own]
-            omega[k] = (scatter + (q + 1) * pooled_within) / (weight[own].sum() + q + 1)
-        if self.shared:
-            omega = np.broadcast_to(pooled_within, omega.shape)
-        left = (X - centre) / unit - z @ V.T
-        params = CommonParams(
-            origin=origin,
-            anchor=V.T @ to_middle,
-            centre=centre,
-            loadings=unit[:, None] * V,
-            latent_means=parts,
-            latent_covariances=omega + 1e-6 * np.eye(q),
-            noise_variance=psi * np.maximum(weight @ left**2 / total, 0.1),
-            basis=np.eye(q),
-        )
-        return replace(self.clamped(params), basis=np.eye(q))
+        """Leading directions of all rows about the origin, and the moments of the parts in this subspace."""
+        return from_partition(self, X, weight, labels, means)
 
     def _from_anchor(self, density: CommonDensity, projected: Projected | WithMissing) -> Array:
         """E[z | x, k] - w (n, K, q)."""
@@ -459,16 +421,6 @@ class CommonLoadings(Family):
         else:
             z = density.to_factors @ projected.p + density.at_zero[..., None]  # (K, q, n)
         return namespace(z).permute_dims(z, (2, 0, 1))
-
-
-def _unexplained(residual: Floats, weight: float) -> Floats:
-    """(D,) variance of each feature not explained by the others, or half its variance with few rows."""
-    S = residual.T @ residual / weight
-    variance = np.diagonal(S)
-    if len(residual) <= 2 * len(variance):
-        return 0.5 * variance
-    ridge = 1e-6 * np.where(variance > 0, variance, 1.0)
-    return np.asarray(1.0 / np.diagonal(np.linalg.inv(S + np.diag(ridge))))
 
 
 def _side_by_side(stack: Array) -> Array:
