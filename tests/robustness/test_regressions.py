@@ -267,3 +267,10 @@ def test_memory_of_networks_is_told(option):
     deep = pytest.importorskip("latently.deep")
     with pytest.raises(MemoryError, match=f"reduce .*{list(option)[-1]}"):
         deep.RBM(max_iter=1, **option).fit((X > 1).astype(float))
+
+
+def test_sizes_may_be_integers_of_numpy():
+    """A grid of sizes is an array: searches for starts took such a number of factors for an array of rows."""
+    model = MCFA(np.int64(2), np.int64(2), max_iter=3, tol=0.0, random_state=0).fit(X)
+    plain = MCFA(2, 2, max_iter=3, tol=0.0, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.means_, plain.means_)

@@ -243,4 +243,5 @@ def drawn_labels(resp: Floats, rng: np.random.Generator) -> Array:
 
 
 def _as_numpy(value: Any) -> Any:
-    return to_numpy(value) if hasattr(value, "shape") else value
+    """Arrays; sizes of families stay numbers, NumPy's too, which have a shape."""
+    return to_numpy(value) if hasattr(value, "shape") and not isinstance(value, np.generic) else value
