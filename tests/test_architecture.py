@@ -46,8 +46,8 @@ MAY_IMPORT = {
 HOMES = {
     "sklearn": (ESTIMATORS | {"estimators", "selection", "metrics", "datasets", "tables"}, set()),
     "torch": ({"training", "deep", "backend"}, {"backend"}),
-    "dask": ({"core.sweep_dask"}, set()),
-    "distributed": ({"core.sweep_dask"}, set()),
+    "dask": ({"core.sweep_dask", "core.cluster"}, set()),
+    "distributed": ({"core.cluster", "core.partitions"}, set()),
     "matplotlib": ({"plots"}, set()),
 }
 
@@ -174,7 +174,7 @@ def test_checker_finds_a_forbidden_import(module: str, text: str) -> None:
     ("module", "text"),
     [
         ("latently.core.sweep", "from .block import Block\nfrom ..backend import linalg\nimport numpy"),
-        ("latently.core.sweep_dask", "import dask\nfrom distributed import Client"),
+        ("latently.core.cluster", "import dask\nfrom distributed import Client"),
         ("latently.distributions.gaussian", "from latently.core.block import Block"),
         ("latently.mixture.mfa", "from sklearn.cluster import KMeans\nfrom ..distributions import low_rank"),
         ("latently.supervised.mfm", "from latently.mixture import MFA"),

@@ -17,9 +17,11 @@ distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
-from latently.core import sweep_dask  # noqa: E402 (only where Dask is installed)
+from latently.core import cluster as core_cluster  # noqa: E402 (only where Dask is installed)
+from latently.core.partitions import Pass, sum_of_sums  # noqa: E402 (only where Dask is installed)
 from latently.core.sweep_dask import DaskData  # noqa: E402 (only where Dask is installed)
 from latently.core.tree import add  # noqa: E402 (only where Dask is installed)
+from latently.factorization import NLMF, NMF, NLMFClassifier  # noqa: E402 (as above)
 from latently.mixture import MCFA, MFA, PPCA, FactorAnalysis, GaussianMixture  # noqa: E402 (as above)
 from tests.contracts.models import rows  # noqa: E402 (only where Dask is installed)
 
@@ -333,6 +335,76 @@ def test_rows_that_the_cluster_forgets_are_made_again(client):
     assert_equal_bits(model("mfa", callbacks=[forget]).fit(X), model("mfa").fit(X))
 
 
+# -- states of the rows, which stay with the workers ------------------------------------------------------
+
+FACTORISATIONS = {
+    "momentum": NMF(3),
+    "penalties": NMF(3, alpha_W=0.1, alpha_H=0.2),
+    "kl": NMF(3, loss="kl"),
+    "free": NLMF(3, mapping="logistic"),
+    "mu": NLMF(3, constraint="non_negative", solver="mu"),
+    "classes": NLMFClassifier(3),
+}
+
+
+def factorisation(name, **settings):
+    return clone(FACTORISATIONS[name]).set_params(max_iter=5, tol=0, random_state=0, **settings)
+
+
+def amounts(n_rows=N):
+    rng = np.random.default_rng(5)
+    return rng.random((n_rows, 3)) @ rng.random((3, D)) + 0.1 * rng.random((n_rows, D))
+
+
+@pytest.mark.parametrize("name", FACTORISATIONS)
+def test_factorisations_are_those_in_memory(client, name):
+    X, weight = amounts(), np.random.default_rng(1).uniform(0, 2, size=N)
+    given = {"y": np.arange(N) % 2} if name == "classes" else {}
+    expected = factorisation(name).fit(X, sample_weight=weight, **given)
+    fitted = factorisation(name).fit(da.from_array(X, (40, D)), sample_weight=weight, **given)
+    assert_same_fit(fitted, expected)
+    if hasattr(expected, "activations_"):
+        np.testing.assert_allclose(fitted.activations_, expected.activations_, rtol=1e-6, atol=1e-9)
+
+
+def test_states_do_not_come_to_the_caller(client, monkeypatch):
+    X = da.from_array(amounts(20_000), (2500, D))
+    monkeypatch.setattr(core_cluster.States, "here", lambda self: pytest.fail("states came to the caller"))
+    assert len(factorisation("momentum").fit(X).history_) == 5
+
+
+@pytest.mark.parametrize("n_rows", [N, 20_000], ids=["few", "many"])
+def test_states_that_are_lost_are_made_again(client, cluster, n_rows):
+    """Of few rows they have come to the caller on the way, as parameters take more; of many they have not."""
+    X = da.from_array(amounts(n_rows), (n_rows // 8, D))
+    disturbed = set()
+
+    def disturb(iteration):
+        disturbed.add(iteration.number)
+        if iteration.number == 2:
+            kill([next(iter(cluster.workers.values())).pid])
+        if iteration.number == 4:
+            client.cancel([distributed.Future(key, client) for key in client.futures])
+
+    survived = factorisation("momentum", callbacks=[disturb]).fit(X)
+    assert {2, 4} <= disturbed
+    assert_equal_bits(survived, factorisation("momentum").fit(X))
+
+
+def test_states_in_checkpoints(client, tmp_path):
+    X, path = da.from_array(amounts(), (40, D)), tmp_path / "state"
+
+    def killed(iteration):
+        if iteration.number == 3:
+            raise KeyError("killed")
+
+    whole = factorisation("momentum").fit(X)
+    with pytest.raises(KeyError, match="killed"):
+        factorisation("momentum", checkpoint=path, checkpoint_every=1, callbacks=[killed]).fit(X)
+    resumed = factorisation("momentum", checkpoint=path, checkpoint_every=1).fit(X)
+    np.testing.assert_array_equal(resumed.components_, whole.components_)
+
+
 def test_result_does_not_hang_on_who_is_quick(client):
     def at_random(block):
         time.sleep(np.random.default_rng().uniform(0, 0.02))
@@ -359,6 +431,7 @@ def kept_by(cluster):
 
 def test_nothing_stays_on_the_cluster(client, cluster):
     before = kept_by(cluster)
+    factorisation("momentum").fit(da.from_array(amounts(), (100, D)))
     fitted = model("mfa").fit(lazy_values((100, D)), sample_weight=np.linspace(0, 1, N))
     assert fitted.predict(lazy_values((100, D))).compute().shape == (N,)
     deadline = time.monotonic() + 10
@@ -391,21 +464,21 @@ def test_rows_are_kept_where_they_fit(client, tmp_path):
 
 def test_sums_are_not_used_up():
     """A sum may have to be done again, when it was lost with a worker: what goes into it stays as it is."""
-    told = sweep_dask._Pass(count, add, (), None, 1, None, np.geterr())
+    told = Pass(count, add, (), None, 1, None, np.geterr())
     parts = [None, np.ones(3), None, np.ones(3)]
     before = copy.deepcopy(parts)
     parts[1].flags.writeable = False  # as it may come from another worker
     for _ in range(2):
-        np.testing.assert_array_equal(sweep_dask._sum_of_sums(told, *parts), [2.0, 2.0, 2.0])
+        np.testing.assert_array_equal(sum_of_sums(told, *parts), [2.0, 2.0, 2.0])
     np.testing.assert_array_equal(parts[3], before[3])
-    assert sweep_dask._sum_of_sums(told, None, None) is None
+    assert sum_of_sums(told, None, None) is None
 
 
 def test_losing_workers_again_and_again_is_an_error(client, monkeypatch):
     def lose(*args):
         raise distributed.CancelledError
 
-    monkeypatch.setattr(sweep_dask, "_swept", lose)
+    monkeypatch.setattr(core_cluster, "summed", lose)
     with pytest.raises(RuntimeError, match="get_worker_logs"):
         model("mfa").fit(lazy_values((100, D)))
 
@@ -415,9 +488,27 @@ def test_a_cluster_that_does_nothing_is_an_error(client, monkeypatch):
         time.sleep(1.5)
         return block
 
-    monkeypatch.setattr(sweep_dask, "PATIENCE", 0.4)
+    monkeypatch.setattr(core_cluster, "PATIENCE", 0.4)
     with pytest.raises(TimeoutError, match="took no step"):
         model("mfa").fit(mapped(asleep, N))
+
+
+def test_a_worker_that_takes_nothing_is_named(client, cluster, monkeypatch):
+    """Parameters go to one worker first, which may have stopped."""
+    monkeypatch.setattr(core_cluster, "PATIENCE", 2.0)
+    monkeypatch.setattr(core_cluster, "NOTICE", 1.0)
+    told = Pass(count, add, (), None, 1, None, np.geterr())
+    stopped = next(iter(cluster.workers.values()))
+    os.kill(stopped.pid, signal.SIGSTOP)
+    try:
+        for _ in range(4):  # some are sent to it first, and then to the other one
+            core_cluster._scattered(client, told).release()
+        monkeypatch.setattr(core_cluster, "PATIENCE", 1.0)
+        with pytest.raises(TimeoutError, match=f"no step .* for worker {stopped.worker_address}"):
+            for _ in range(4):
+                core_cluster._scattered(client, told).release()
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
 
 
 def test_an_error_in_a_task_is_told_as_it_is(client):

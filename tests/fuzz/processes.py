@@ -252,14 +252,14 @@ def stopped_worker(rng, folder):
     import dask.array as da
     from distributed import Client, LocalCluster
 
-    from latently.core import sweep_dask
+    from latently.core import cluster as core_cluster
 
     case = chosen(
         rng, [case for case in CASES if case.name in ("GaussianMixture", "MFA-holes", "MCFA", "NMF")]
     )
     X, _ = case.data(n=400, n_features=5)
     paused = rng.random() < 0.5
-    patience = sweep_dask.PATIENCE
+    patience = core_cluster.PATIENCE
     with (
         quiet(),
         LocalCluster(
@@ -279,7 +279,7 @@ def stopped_worker(rng, folder):
                 os.kill(pid, signal.SIGSTOP if paused else signal.SIGKILL)
 
         try:
-            sweep_dask.PATIENCE = 5.0
+            core_cluster.PATIENCE = 5.0
             with within(120):
                 model = case.fit(rows, callbacks=[strike])
             ended = "killed: same"
@@ -291,7 +291,7 @@ def stopped_worker(rng, folder):
             expect(struck[0][0] in str(error), f"the time-out does not name {struck[0][0]}: {error}")
             ended = "paused: named"
         finally:
-            sweep_dask.PATIENCE = patience
+            core_cluster.PATIENCE = patience
             for _, pid in struck:
                 if paused:
                     os.kill(pid, signal.SIGCONT)

@@ -103,9 +103,9 @@ def check_room(frame, n_rows, output, *, as_object):
     few = frame.head(100)
     if output is not None:
         in_parquet = Path(output).suffix.lower() in _PARQUET
-        numbers = 8.0 * sum(column.dtype.kind == "f" for _, column in few.items())  # others are packed well
+        numbers = 8 * sum(column.dtype.kind == "f" for _, column in few.items())  # others are packed well
         each = numbers if in_parquet else len(_as_text(few, False, ",", ".")) / len(few)
-        there, place = shutil.disk_usage(Path(output).resolve().parent).free, "free on the disk"
+        there, place = float(shutil.disk_usage(Path(output).resolve().parent).free), "free on the disk"
     elif as_object:
         each, there, place = 64 * (1 + len(few.columns)), memory_bytes(), "of memory"
     else:

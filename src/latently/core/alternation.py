@@ -19,9 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from latently.backend.namespace import Array, namespace
+from latently.backend.namespace import Array
 from latently.core.drivers import Step
-from latently.core.tree import add
 
 T = TypeVar("T")
 
@@ -37,7 +36,7 @@ class Point:
     """Where an alternation stands, with the pace at which it moves."""
 
     shared: Any  # array or record: the parameters that all rows share
-    state: Array | None  # (N, m): the states of the rows; None before the first sweep
+    state: Any  # (N, m): the states of the rows; None before the first sweep
     cost: float | None = None  # None where only the next sweep tells
     onward: Any = None  # parameters from which the next sweep starts, if these are not `shared`
     speed: float = 1.0  # of the next step: a momentum or an exponent
@@ -120,17 +119,24 @@ def _evaluated_in_passing(model: Alternating) -> PointStep:
     return step
 
 
-def swept(sweep: Any, fn: Callable[..., Any], *args: Any) -> tuple[Any, Array]:
+def swept(sweep: Any, fn: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
     """Sums and new states (N, m) of a sweep; `fn(*args, block)` gives sums and a list of one array of states.
 
-    The data of the sweep have a state, if only one without columns, so that no row is left out.
+    The data of the sweep have a state, if only one without columns, so that no row is left out. On a cluster
+    the states stay with its workers: `each_state` and `in_one_place` do what else is done with them.
     """
-    sums, states = sweep.reduce(fn, _joined, *args)
-    return sums, states[0] if len(states) == 1 else namespace(states[0]).concat(states)
+    found: tuple[Any, Any] = sweep.moved(fn, *args)
+    return found
 
 
-def _joined(a: Any, b: Any) -> Any:
-    return add(a[0], b[0]), a[1] + b[1]
+def each_state(fn: Callable[..., Array], state: Any, *args: Any) -> Any:
+    """`fn(state, *args)`, which works row by row, wherever states are."""
+    return state.mapped(fn, *args) if hasattr(state, "mapped") else fn(state, *args)
+
+
+def in_one_place(state: Any) -> Array:
+    """The states as one array."""
+    return state.here() if hasattr(state, "here") else state
 
 
 # -- longer steps -------------------------------------------------------------------------------------

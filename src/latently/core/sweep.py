@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from latently.backend.namespace import Array
+from latently.backend.namespace import Array, namespace
 from latently.backend.placement import (
     block_rows,
     exact_products,
@@ -37,6 +37,9 @@ class Sweep(Protocol):
 
     def sum(self, fn: Callable[..., Any], *args: Any) -> Any:
         """The sum of `fn(*args, block)` over all blocks; `fn` returns a record."""
+
+    def moved(self, fn: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
+        """The sums of a pass that moves the states of the rows, and the states (N, m)."""
 
     def rows(self, fn: Callable[..., Array], *args: Any) -> Iterator[Array]:
         """`fn(*args, block)`, one row per row, for all rows in order, piece by piece."""
@@ -79,6 +82,10 @@ class LocalSweep:
 
     def sum(self, fn: Callable[..., Any], *args: Any) -> Any:
         return self.reduce(fn, add, *args)
+
+    def moved(self, fn: Callable[..., Any], *args: Any) -> tuple[Any, Array]:
+        sums, states = self.reduce(fn, _joined, *args)
+        return sums, states[0] if len(states) == 1 else namespace(states[0]).concat(states)
 
     def rows(self, fn: Callable[..., Array], *args: Any) -> Iterator[Array]:
         def work(blocks: Iterator[Block]) -> list[Array]:
@@ -177,3 +184,7 @@ def _reduced(combine: Callable[[Any, Any], Any], parts: Iterable[Any]) -> Any:
         if part is not None:
             total = part if total is None else combine(total, part)
     return total
+
+
+def _joined(a: tuple[Any, list[Array]], b: tuple[Any, list[Array]]) -> tuple[Any, list[Array]]:
+    return add(a[0], b[0]), a[1] + b[1]

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import like, namespace, ones, to_numpy
-from latently.core.alternation import swept
+from latently.core.alternation import in_one_place, swept
 from latently.core.drivers import Objective, relative
 from latently.core.quasi_newton import Descent
 from latently.distributions.mappings import MAPPINGS
@@ -324,7 +324,7 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
             rows = data.with_field("state", kept["state"])
             sweep = rows.sweep(None, floats_per_row=floats, block_size=self.block_size)
             sums, state = swept(sweep, climbed, stack)
-            kept["state"] = state
+            kept["state"] = in_one_place(state)
             return float(sums.cost), to_numpy(sums.gradient)
 
         weight = data.field("weight")

@@ -11,6 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, is_floating, is_native, like, namespace, to_numpy
+from latently.core.alternation import each_state, in_one_place
 from latently.core.tree import mapped
 from latently.distributions.mappings import MAPPINGS
 from latently.distributions.nonlinear import (
@@ -182,7 +183,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         parts: list[tuple[float, float]] = []
         result = self._swept(sweeps, found, sweeps.recorded(sweeps.step, parts))
         self._keep(result.params.shared.layer)
-        self.activations_ = result.params.state
+        self.activations_ = in_one_place(result.params.state)
         self.history_ = like(np.array(result.history[1:], dtype=np.float64), self.components_)
         unknown = np.full((max(result.n_iter + 1 - len(parts), 0), 2), np.nan)  # before a checkpoint
         told = np.concatenate([unknown, np.reshape(parts, (-1, 2))])[1 : result.n_iter + 1]
@@ -214,7 +215,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self._online = mapped(namespace(layer.components).asarray, per_row), layer.offset
         layer = best_components(per_row, layer, sweeps.terms, beta)
         self._keep(self._with_classes(sweeps, layer, state))
-        self.activations_ = state
+        self.activations_ = in_one_place(state)
         self._count_batch(cost)
 
     def _with_classes(self, sweeps, layer, state):
@@ -276,7 +277,7 @@ class NonlinearFactorization(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             return sweeps.start(layer, like(given, sweeps.place))
         point = sweeps.start(layer)
         if self._multiplies():  # a zero never leaves zero
-            point = sweeps.start(layer, namespace(point.state).clip(point.state, min=_SMALL_SOURCE))
+            point = sweeps.start(layer, each_state(_above_zero, point.state))
         return point
 
     def _multiplies(self):
@@ -566,6 +567,10 @@ def _imputed(terms, known, block):
     if block.observed is None:
         return block.X
     return namespace(block.X).where(block.observed, block.X, _reconstruction(terms, known, block))
+
+
+def _above_zero(sources):
+    return namespace(sources).clip(sources, min=_SMALL_SOURCE)
 
 
 @_for_rows("cost")

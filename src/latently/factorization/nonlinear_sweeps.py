@@ -22,6 +22,7 @@ from latently.core.alternation import (
     Point,
     PointStep,
     extrapolation,
+    in_one_place,
     never_rising,
     shortened,
     swept,
@@ -353,7 +354,7 @@ class NonlinearSweeps:
 
     def over_features(self, state: Array) -> Any:
         """Passes over the features f(s) of the rows, with their labels and weights."""
-        data = Data(self.terms.mapping.value(state))
+        data = Data(self.terms.mapping.value(in_one_place(state)))
         for name in ("weight", "allowed"):
             data = data.with_field(name, self.data.field(name))
         r, C = self.n_components, self.n_classes

@@ -22,6 +22,7 @@ from latently.core.alternation import (
     Point,
     adaptive_exponents,
     alternation,
+    each_state,
     extrapolation,
     swept,
 )
@@ -184,12 +185,10 @@ class NonnegativeSweeps(Alternating):
         if not gain > 0:
             return point
         by = like(factor, A)[:, None]
-        state: Any = point.state
-        scale = like(np.tile(factor, state.shape[1] // len(factor)), state)
         return replace(
             point,
             shared=A / by,
-            state=state * namespace(state).astype(scale, state.dtype),
+            state=each_state(_rescaled, point.state, factor),
             cost=None if point.cost is None else point.cost - gain,
             onward=None if point.onward is None else point.onward / by,
         )
@@ -213,6 +212,12 @@ def cheapest_scale(linear: Any, square: Any, inverse: Any, inverse_square: Any) 
         slope, curvature = up - down + up2 - down2, up + down + 2 * (up2 + down2)
         t = t - np.where(found, np.clip(slope / np.where(found, curvature, 1.0), -2.0, 2.0), 0.0)
     return np.exp(t)
+
+
+def _rescaled(state: Any, factor: Any) -> Any:
+    """Activations, and those of the previous step if they follow, times a factor (r,)."""
+    scale = like(np.tile(factor, state.shape[1] // len(factor)), state)
+    return state * namespace(state).astype(scale, state.dtype)
 
 
 def _sizes(r: int, block: Any) -> Any:
