@@ -356,6 +356,7 @@ def amounts(n_rows=N):
     return rng.random((n_rows, 3)) @ rng.random((3, D)) + 0.1 * rng.random((n_rows, D))
 
 
+@with_and_without_client
 @pytest.mark.parametrize("name", FACTORISATIONS)
 def test_factorisations_are_those_in_memory(client, name):
     X, weight = amounts(), np.random.default_rng(1).uniform(0, 2, size=N)

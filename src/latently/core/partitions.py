@@ -68,8 +68,10 @@ def rows_of_partition(partition: Any, name: str, n_features: int, n_rows: int | 
 
 
 def block_of(X: Rows, fields: dict[str, Array], state: Array | None = None) -> Block:
-    block = Block(X, **fields, state=state)
-    if any(array is not None and len(array) != len(X) for array in (*fields.values(), state)):
+    if state is not None:
+        fields = {**fields, "state": state}
+    block = Block(X, **fields)
+    if any(len(array) != len(X) for array in fields.values()):
         raise ValueError("a partition of X changed its number of rows between two passes")
     return block
 
