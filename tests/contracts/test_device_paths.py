@@ -8,6 +8,8 @@ import pytest
 from latently.backend import linalg
 from latently.backend.namespace import is_torch, to_numpy
 from latently.backend.placement import on_device
+from latently.core import sweep
+from latently.core.frame import Frame
 from latently.distributions import LowRankGaussian, products
 from latently.distributions.responsibilities import needed_entries
 from latently.mixture import MFA, GaussianMixture
@@ -69,6 +71,26 @@ def test_densities_are_prepared_before_results_are_waited_for_and_only_once(pret
     X = torch.asarray(np.random.default_rng(0).standard_normal((60, 4)))
     MFA(2, 1, n_init=1, max_iter=3, tol=0, accelerate=None, random_state=0).fit(X)
     assert "".join(said) == "pe" + 3 * "pre" + "pr"
+
+
+def test_blocks_on_a_device_enter_the_frame_once_where_memory_allows(monkeypatch):
+    entered = []
+    enter = Frame.enter
+    monkeypatch.setattr(
+        Frame, "enter", lambda frame, block: entered.append(len(block)) or enter(frame, block)
+    )
+    monkeypatch.setattr(sweep, "is_small", lambda X, floats: False)
+    monkeypatch.setattr(sweep, "block_rows", lambda X, floats, size, kept=0: 50)
+    X = 3.0 + np.random.default_rng(0).standard_normal((200, 4))
+    counts, histories = [], []
+    for kept in (0, 1):
+        monkeypatch.setattr(sweep, "kept_bytes", lambda X, kept=kept: kept)
+        entered.clear()
+        model = MFA(2, 1, n_init=1, max_iter=5, tol=0, prior=None, accelerate=None, random_state=0)
+        histories.append(model.fit(torch.asarray(X)).history_)
+        counts.append(entered.count(50))
+    assert counts[0] - counts[1] == 4 * 5  # passes after the first
+    assert bool(torch.all(histories[0] == histories[1]))
 
 
 def test_rows_far_from_all_components_end_a_fit(pretended):

@@ -27,6 +27,7 @@ except ImportError:  # Windows
 
 BLOCK_BYTES = 48_000_000  # memory of a block with its temporaries: bounded memory, large products
 DEVICE_BLOCK_BYTES = 8_000_000_000  # large blocks keep an accelerator busy
+_MOST_KEPT = 0.8  # share of the memory of blocks, for a copy of the rows as kernels need them
 _LARGEST_KEPT = (32 << 20) - (1 << 14)  # bytes; glibc adapts its threshold to arrays below 32 MB
 SMALL_BYTES = 2_000_000  # of a table with its temporaries, which one thread processes in a millisecond or two
 _LIMITS_OF_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of Linux
@@ -141,14 +142,23 @@ def is_small(X: Array, floats_per_row: int) -> bool:
     return 8 * floats_per_row * int(X.shape[0]) <= SMALL_BYTES
 
 
-def block_rows(X: Array, floats_per_row: int, block_size: int | None) -> int:
-    """Rows per block: `block_size` if given, else as many as fit in memory, balanced over threads."""
+def block_rows(X: Array, floats_per_row: int, block_size: int | None, kept: int = 0) -> int:
+    """Rows per block: `block_size` if given, else as many as fit in memory, balanced over threads.
+
+    The memory is without `kept` bytes.
+    """
     if block_size is not None:
         return block_size
     n_rows, n_threads = int(X.shape[0]), threads_for(X)
-    n_blocks = -(-8 * floats_per_row * n_rows // block_bytes(X))
+    n_blocks = -(-8 * floats_per_row * n_rows // (block_bytes(X) - kept))
     n_blocks = max(1, n_threads * -(-n_blocks // n_threads))  # a multiple of the threads, for balanced load
     return max(SMALLEST_BLOCK, -(-n_rows // n_blocks))
+
+
+def kept_bytes(X: Array) -> int:
+    """Of a copy of rows in float64 on a device, if it leaves some of the memory of blocks; else zero."""
+    size = 8 * int(X.shape[0] * X.shape[1])
+    return size if on_device(X) and size <= _MOST_KEPT * block_bytes(X) else 0
 
 
 def block_bytes(X: Array) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from latently.backend.placement import (
     exact_products,
     is_small,
     keep_freed_memory,
+    kept_bytes,
     one_blas_thread,
     threads_for,
 )
@@ -69,8 +71,9 @@ class LocalSweep:
         self.n_threads = n_threads
         self.fixed = fixed
         self._known: tuple[Block, Block] | None = None  # a chunk, and its rows that contribute
-        self._plain: tuple[Block, set[int]] | None = None  # a chunk, and where its complete blocks start
+        self._plain: tuple[Block, dict[int, Block | None]] | None = None  # a chunk, and its complete blocks
         self._at_once: dict[int, int] = {}  # rows of a block, by those of its chunk
+        self._keeps = fixed and frame is not None and block_size is None  # blocks as they enter, on a device
 
     def reduce(self, fn: Callable[..., Any], combine: Callable[[Any, Any], Any], *args: Any) -> Any:
         def work(blocks: Iterator[Block]) -> Any:
@@ -113,7 +116,9 @@ class LocalSweep:
             with one_blas_thread(), exact_products(chunk.X):
                 return [work(iter([self._whole(chunk, enter)]))]
         if len(chunk) not in self._at_once:  # a device takes long to say what memory is free
-            self._at_once[len(chunk)] = block_rows(chunk.X, self.floats_per_row, self.block_size)
+            kept = kept_bytes(chunk.X) if self._keeps else 0
+            self._keeps = kept > 0
+            self._at_once[len(chunk)] = block_rows(chunk.X, self.floats_per_row, self.block_size, kept)
         pieces = slices(len(chunk), self._at_once[len(chunk)])
         n_threads = min(n_threads or threads_for(chunk.X), len(pieces))
         bounds = [len(pieces) * i // n_threads for i in range(n_threads + 1)]
@@ -143,26 +148,37 @@ class LocalSweep:
         block = block.with_observed().informative()
         return block if self.frame is None else self.frame.enter(block)
 
-    def _plain_blocks(self, chunk: Block, enter: Callable[[Block], Block]) -> set[int] | None:
-        """Where the blocks of a chunk start of which all rows contribute all entries, as far as is known."""
+    def _plain_blocks(self, chunk: Block, enter: Callable[[Block], Block]) -> dict[int, Block | None] | None:
+        """The blocks of a chunk of which all rows contribute all entries, as far as is known, by their start.
+
+        As they enter, if those are kept.
+        """
         if not self.fixed or enter != self._contributing:
             return None
         if self._plain is None or not self._plain[0].is_same(chunk):
-            self._plain = chunk, set()
+            self._plain = chunk, {}
         return self._plain[1]
 
     def _entered(
-        self, block: Block, start: int, enter: Callable[[Block], Block], plain: set[int] | None
+        self,
+        block: Block,
+        start: int,
+        enter: Callable[[Block], Block],
+        plain: dict[int, Block | None] | None,
     ) -> Block:
         """A block as it enters; what was found in an earlier pass is not looked for again."""
         if plain is None:
             return enter(block)
-        if start not in plain:
-            kept = block.with_observed().informative()
-            if kept is block:
-                plain.add(start)
-            block = kept
-        return block if self.frame is None else self.frame.enter(block)
+        if (known := plain.get(start)) is not None:
+            return replace(known)  # what is computed from the rows is not kept with them
+        is_plain = start in plain
+        if not is_plain:
+            contributing = block.with_observed().informative()
+            is_plain, block = contributing is block, contributing
+        entered = block if self.frame is None else self.frame.enter(block)
+        if is_plain:
+            plain[start] = entered if self._keeps else None
+        return entered
 
     def _framed(self, block: Block) -> Block:
         block = block.with_observed()

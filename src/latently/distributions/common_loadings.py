@@ -83,6 +83,8 @@ class CommonLoadings(Family):
     def floats_per_row(self, K: int, D: int, missing: bool) -> int:
         """Memory per row in the kernel."""
         q = self.n_factors
+        if on_device(self.floor) and not missing:
+            return D + 4 * q * q + 3 * K
         return 3 * D + q * q + K * (q + 4) + (K * (q + 1) * (q + 4) if missing else 0)
 
     def prepare(self, params: CommonParams, dtype: str = "float64") -> CommonDensity:
@@ -230,8 +232,9 @@ class CommonLoadings(Family):
         params = density.params
         terms = xp.sum((1.0 + params.centre**2) * density.half_precision)
         A = params.loadings / xp.sqrt(params.noise_variance)[:, None]
-        terms = terms + xp.max(xp.sum((A @ density.roots) ** 2, axis=(1, 2)))  # of T Omega T' + I
-        terms = terms + xp.max(xp.sum((params.latent_means @ A.T) ** 2, axis=1))
+        AA, C, xi = A.T @ A, density.roots, params.latent_means
+        terms = terms + xp.max(xp.sum((AA @ C) * C, axis=(1, 2)))  # of T Omega T' + I
+        terms = terms + xp.max(xp.sum((xi @ AA) * xi, axis=1))
         if self.prior is not None:  # as if there was one row
             terms = terms + _PRIOR_TERMS * self.prior.rows * params.latent_means.shape[0] * A.shape[0]
         projections = xp.sum(double(density.stacked[: self.n_factors, :]) ** 2)

@@ -76,11 +76,12 @@ def _all_rows(
     model: Any, problem: Problem, start: Start, example: Any, options: FitOptions, step: Any
 ) -> Result[Any]:
     passes = options.passes
-    step = problem.step(passes) if step is None else passes.counted(step)
+    sweep = problem.sweep()
+    step = problem.step(passes, sweep) if step is None else passes.counted(step)
     if model.accelerate == "anderson":
         return _anderson(problem.kernel, step, start, example, options)
     if model.accelerate == "squarem":
-        step = problem.with_conditionals(step, problem.sweep(), problem.log_volume, passes=passes)
+        step = problem.with_conditionals(step, sweep, problem.log_volume, passes=passes)
         step = squarem(step, problem.kernel)
     return fitting.fit(step, start, options, example=example)
 

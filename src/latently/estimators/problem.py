@@ -63,9 +63,9 @@ class Problem:
         size, width = self.block_size, self.floats_per_row
         return LocalSweep(lambda: [block], frame, floats_per_row=width, block_size=size, fixed=True)
 
-    def step(self, passes=None):
-        """The EM step over all rows; `passes` counts its evaluations."""
-        return em_step(self.kernel, self.sweep(), self.log_volume, passes)
+    def step(self, passes=None, sweep=None):
+        """The EM step over all rows, in a sweep of them if given; `passes` counts its evaluations."""
+        return em_step(self.kernel, self.sweep() if sweep is None else sweep, self.log_volume, passes)
 
     def with_conditionals(self, step, sweep, log_volume=0.0, *, passes=None, last=None):
         """An EM step, preceded by the kernel's conditional steps, if any.
