@@ -16,7 +16,7 @@ def normalise(numbers, log_norm, K, n, ROWS: tl.constexpr, COLUMNS: tl.constexpr
     largest = tl.max(x, axis=0)
     x = tl.exp(x - largest[None, :])
     total = tl.sum(x, axis=0)
-    tl.store(places, x / total[None, :], mask=inside)
+    tl.store(places, x * (1.0 / total)[None, :], mask=inside)
     tl.store(log_norm + group * n + columns, largest + tl.log(total), mask=columns < n)
 
 

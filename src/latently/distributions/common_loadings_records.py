@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from latently.backend.linalg import (
+    any_root,
     cholesky_of_definite,
     inverse_of_triangular,
     log_determinant,
-    root,
     symmetric,
     transpose,
 )
@@ -58,7 +58,7 @@ def projection(params: CommonParams) -> Projection:
     xp = namespace(params.centre)
     q, root_psi = params.loadings.shape[1], xp.sqrt(params.noise_variance)
     Q, T = xp.linalg.qr(params.loadings / root_psi[:, None])
-    C = root(params.latent_covariances)
+    C = any_root(params.latent_covariances)
     TC = T @ C
     K = C.shape[0]
     both = symmetric(xp.concat([transpose(TC) @ TC, TC @ transpose(TC)]))

@@ -10,15 +10,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar, cast
 
 from latently.backend.namespace import Array, like, namespace, to_numpy
+from latently.backend.placement import one_blas_thread
 from latently.core.tree import mapped
 from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
 _HERE = "_in_main_memory"
 _ALIGNED = 32  # numbers: products of matrices are slower from other places
+
+
+def _small(method: Method) -> Method:
+    """The method in one thread of BLAS: more of them take longer for small matrices."""
+
+    @wraps(method)
+    def alone(*args: Any) -> Any:
+        with one_blas_thread():
+            return method(*args)
+
+    return cast(Method, alone)
 
 
 @dataclass(frozen=True)
@@ -32,33 +46,43 @@ class SmallSteps(Mixture):
     def in_main_memory(self) -> Mixture:
         return self._here
 
+    @_small
     def prepare(self, params: MixtureParams) -> Any:
         return _there(self._here.prepare(_here(params)), params.weights)
 
+    @_small
     def stats(self, density: Any, sums: MixtureStats) -> MixtureStats:
         return self._here.stats(_here(density), _here(sums))
 
+    @_small
     def m_step(self, stats: MixtureStats, params: MixtureParams) -> MixtureParams:
         return self._moved(self._here.m_step(stats, _here(params)), params)
 
+    @_small
     def implied_stats(self, params: MixtureParams) -> MixtureStats:
         return self._here.implied_stats(_here(params))
 
+    @_small
     def log_prior(self, params: MixtureParams) -> float:
         return self._here.log_prior(_here(params))
 
+    @_small
     def rounding(self, density: Any) -> float:
         return self._here.rounding(_here(density))
 
+    @_small
     def clamped(self, params: MixtureParams) -> MixtureParams:
         return self._moved(self._here.clamped(_here(params)), params)
 
+    @_small
     def canonical(self, params: MixtureParams) -> MixtureParams:
         return self._moved(self._here.canonical(_here(params)), params)
 
+    @_small
     def to_vector(self, params: MixtureParams) -> Array:
         return self._here.to_vector(_here(params))
 
+    @_small
     def from_vector(self, vector: Array, like: MixtureParams) -> MixtureParams:
         return self._moved(self._here.from_vector(to_numpy(vector), _here(like)), like)
 
