@@ -52,7 +52,7 @@ def test_errors_of_groups_far_apart_are_those_of_formulas(method):
         np.testing.assert_allclose(own, variances * np.sqrt(2 / n[k]), rtol=0.3)
     assert (result.intervals_["low"] < result.intervals_["estimate"]).all()
     assert (result.intervals_["high"] > result.intervals_["estimate"]).all()
-    assert result.n_failed_ == 0 and f"150 {method} draws" in repr(result)
+    assert result.n_failed_ == 0 and f"150 {method} bootstrap fits" in repr(result)
 
 
 @pytest.mark.slow

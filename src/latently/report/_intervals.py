@@ -1,4 +1,4 @@
-"""Intervals of the parameters by bootstrap."""
+"""Intervals of the parameters, by bootstrap or by the information matrix."""
 
 from __future__ import annotations
 
@@ -6,22 +6,33 @@ import numpy as np
 
 from latently.report._drawing import number
 from latently.report._markup import element, join
-from latently.report._parts import Section, count, percent, several, table
+from latently.report._parts import Section, count, several, table
 
-_FIRST = ("weights", "means", "mean", "rates", "probabilities", "locations")  # those that tell most
+_FIRST = (
+    "class_prior",
+    "weights",
+    "subweights",
+    "means",
+    "mean",
+    "rates",
+    "probabilities",
+    "locations",
+)  # those that tell most
 _MOST = 400  # lines of the table
-_PLACES = ("component", "feature", "feature_2", "factor")
+_PLACES = ("class", "component", "subcomponent", "feature", "feature_2", "factor", "factor_2")
 
 
 def checked_uncertainty(found):
-    """The result of `selection.bootstrap`, or None."""
-    if found is not None and not (hasattr(found, "intervals_") and hasattr(found, "level")):
-        raise TypeError(f"uncertainty must be the result of selection.bootstrap, not {found!r}")
+    """The result of `selection.bootstrap` or `selection.standard_errors`, or None."""
+    if found is not None and not (hasattr(found, "intervals_") and hasattr(found, "basis")):
+        raise TypeError(
+            f"uncertainty must be the result of selection.bootstrap or standard_errors, not {found!r}"
+        )
     return found
 
 
 def intervals(facts):
-    """None unless the report was given a bootstrap."""
+    """None unless the report was given some."""
     found = facts.uncertainty
     if found is None:
         return None
@@ -36,11 +47,9 @@ def intervals(facts):
         cells += [element("td", _text(entry[name])) for name in places]
         cells += [element("td", value, class_="number") for value in _in_units(facts, entry)]
         rows.append(element("tr", *cells))
-    n = len(next(iter(found.draws_.values())))
     text = (
-        f"Intervals contain {percent(found.level)} of {several(n, f'{found.method} bootstrap fit')}, each "
-        "from the parameters of the model. They tell how sure the parameters of this optimum are; that "
-        "another number of components or another optimum may be right is not part of them."
+        f"{found.basis} They tell how sure the parameters of this optimum are; that another number of "
+        "components or another optimum may be right is not part of them."
     )
     if facts.in_other_units:
         text += (

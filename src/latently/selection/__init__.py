@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from latently.selection.comparison import Comparison, compare
     from latently.selection.fit_check import Calibration, calibration
     from latently.selection.imputer import Imputer
+    from latently.selection.information import StandardErrors, standard_errors
     from latently.selection.outliers import OutlierDetector, as_outlier_detector
     from latently.selection.restarts import Consensus, consensus
     from latently.selection.result import Selection
@@ -33,6 +34,7 @@ __all__ = [
     "LikelihoodRatioTest",
     "OutlierDetector",
     "Selection",
+    "StandardErrors",
     "as_outlier_detector",
     "bootstrap",
     "calibration",
@@ -40,6 +42,7 @@ __all__ = [
     "consensus",
     "likelihood_ratio_test",
     "select",
+    "standard_errors",
 ]
 
 _HOMES = {
@@ -51,6 +54,7 @@ _HOMES = {
     "LikelihoodRatioTest": "uncertainty",
     "OutlierDetector": "outliers",
     "Selection": "result",
+    "StandardErrors": "information",
     "as_outlier_detector": "outliers",
     "bootstrap": "uncertainty",
     "likelihood_ratio_test": "uncertainty",
@@ -58,6 +62,7 @@ _HOMES = {
     "compare": "comparison",
     "consensus": "restarts",
     "select": "search",
+    "standard_errors": "information",
 }
 
 

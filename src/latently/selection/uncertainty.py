@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import warnings
 from copy import deepcopy
-from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
 from latently.backend.placement import one_blas_thread
@@ -25,16 +24,13 @@ from latently.estimators.checks import check_choice, check_integer, check_number
 from latently.estimators.messages import warn_user
 from latently.estimators.randomness import as_generator
 from latently.selection.frames import pandas
-from latently.selection.refits import AXES, METHODS, Refits, arrays_of, like_rows
+from latently.selection.intervals import ParameterIntervals, names_of_axes
+from latently.selection.refits import METHODS, Refits, arrays_of, like_rows
 
-_PLACES = ("class", "component", "subcomponent", "feature", "feature_2", "factor", "factor_2")
-_COUNTED = ("component", "subcomponent", "factor", "factor_2")
-_NUMBERS = ("estimate", "standard_error", "low", "high")
-_WEIGHTS = ("class_prior", "weights", "subweights")
 _MOST_FAILED = 0.2  # share of draws that may fail without an error
 
 
-class Bootstrap:
+class Bootstrap(ParameterIntervals):
     """The result of :func:`bootstrap`.
 
     Attributes
@@ -52,57 +48,23 @@ class Bootstrap:
     """
 
     def __init__(self, estimates, shapes, draws, names, *, method, level, n_failed=0):
-        self.draws_, self.method, self.level, self.n_failed_ = draws, method, level, n_failed
-        self._estimates, self._shapes, self._names = estimates, shapes, names
+        super().__init__(estimates, shapes, names, method=method, level=level)
+        self.draws_, self.n_failed_ = draws, n_failed
 
     @property
-    def intervals_(self):
-        tables = []
-        for name, estimate in self._estimates.items():
-            drawn, shape = self.draws_[name], self._shapes[name]
-            ends = np.quantile(drawn, [0.5 - self.level / 2, 0.5 + self.level / 2], axis=0)
-            numbers = (estimate, drawn.std(axis=0, ddof=1), *ends)
-            index = np.argwhere(np.ones(np.shape(estimate), dtype=bool))
-            if len(shape) > 1 and shape[-1] == shape[-2]:  # symmetric
-                index = index[index[:, -1] <= index[:, -2]]
-            at = tuple(index.T)
-            columns: dict[str, Any] = {"parameter": np.full(len(index), name)}
-            for axis, symbol in enumerate(shape):
-                title = AXES[symbol] + ("_2" if symbol in shape[:axis] else "")
-                places = index[:, axis]
-                names = self._names.get(symbol)
-                columns[title] = places if names is None else [names[i] for i in places]
-            values = [np.asarray(array)[at] if len(shape) else np.atleast_1d(array) for array in numbers]
-            columns |= dict(zip(_NUMBERS, values, strict=True))
-            tables.append(pandas().DataFrame(columns))
-        table = pandas().concat(tables, ignore_index=True)
-        known = [name for name in _PLACES if name in table]
-        counts = [name for name in known if name in _COUNTED]
-        return table[["parameter", *known, *_NUMBERS]].astype(dict.fromkeys(counts, "Int64"))
-
-    def summary(self):
-        """Text: intervals of the weights, and the standard errors of each parameter."""
-        table = self.intervals_
-        lines = [
-            f"weight of {self._place_of(row)}: {row['estimate']:.3g}, {100 * self.level:g} % interval "
-            f"{row['low']:.3g} to {row['high']:.3g}"
-            for _, row in table[table["parameter"].isin(_WEIGHTS)].iterrows()
-        ]
-        spread = table.groupby("parameter", sort=False)["standard_error"].agg(["size", "median", "max"])
+    def basis(self):
+        """What the intervals are, as a sentence."""
         n = len(next(iter(self.draws_.values())))
-        failed = f", {self.n_failed_} failed" if self.n_failed_ else ""
-        head = f"{n} {self.method} draws{failed}"
-        return "\n".join([head, *lines, "standard errors by parameter", spread.to_string()])
+        failed = f" ({self.n_failed_} more failed)" if self.n_failed_ else ""
+        return (
+            f"Intervals contain {100 * self.level:g} % of {n} {self.method} bootstrap fits{failed}, each "
+            "from the parameters of the model."
+        )
 
-    def _place_of(self, row):
-        places = (name for name in ("class", "component", "subcomponent") if name in row.index)
-        return ", ".join(f"{name} {row[name]}" for name in places if not pandas().isna(row[name]))
-
-    def __repr__(self):
-        return self.summary()
-
-    def _repr_html_(self):
-        return self.intervals_._repr_html_()
+    def _numbers(self, name):
+        drawn = self.draws_[name]
+        ends = np.quantile(drawn, [0.5 - self.level / 2, 0.5 + self.level / 2], axis=0)
+        return drawn.std(axis=0, ddof=1), *ends
 
 
 def bootstrap(
@@ -188,35 +150,6 @@ def bootstrap(
         level=float(level),
         n_failed=len(found) - len(fits),
     )
-
-
-def names_of_axes(model, feature_names=None, levels=None):
-    """By the symbol of an axis, the names along it; others are numbered."""
-    n_features = model.n_features_in_
-    known = getattr(model, "feature_names_in_", range(n_features)) if feature_names is None else feature_names
-    names = {"D": [str(name) for name in known]}
-    if len(names["D"]) != n_features:
-        raise ValueError(f"feature_names must have {n_features} names, not {len(names['D'])}")
-    if is_classifier(model):
-        names["L"] = model.classes_.tolist()
-        if len(getattr(model, "intercept_", names["L"])) == 1:  # one question about two classes
-            names["L"] = names["L"][1:]
-    columns = getattr(getattr(model, "densities_", [model])[0], "columns_", ())
-    return names | _names_of_columns(columns, names["D"], levels or {})
-
-
-def _names_of_columns(columns, names, levels):
-    """Names along the axes of a mixture of mixed columns: of columns, and of levels of categories."""
-    kinds = {"N": ("number", "date"), "O": ("ordinal",), "C": ("count",)}
-    named = list(zip(names, columns, strict=False))
-    found = {symbol: [name for name, one in named if one.kind in own] for symbol, own in kinds.items()}
-    of_categories = [
-        f"{name} = {levels[name][int(level)] if name in levels else level}"
-        for name, one in named
-        if one.kind == "category"
-        for level in one.levels
-    ]
-    return found | {"M": of_categories}
 
 
 # -- the number of components -------------------------------------------------------------------------
