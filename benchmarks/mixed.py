@@ -7,12 +7,14 @@
 errors of text are shares of wrong levels; the table shows their mean over columns. Beside MixedMixture
 (components and factors by BIC): the mean or most frequent level; a Gaussian mixture of one-hot columns
 (components by BIC); scikit-learn's IterativeImputer of one-hot columns, with ridge regression and with random
-forests (as missForest).
+forests (as missForest); and mice of R, if it is installed.
 """
 
 import argparse
 import json
 import resource
+import shutil
+import subprocess
 import tempfile
 import time
 import warnings
@@ -102,6 +104,34 @@ def by_one_hot(imputer):
     return impute
 
 
+MICE = """
+suppressMessages(library(mice))
+given <- commandArgs(trailingOnly = TRUE)
+shown <- read.csv(given[1], stringsAsFactors = TRUE, na.strings = "", check.names = FALSE)
+made <- mice(shown, m = 5, printFlag = FALSE, seed = as.integer(given[3]))
+for (i in 1:5) write.csv(complete(made, i), paste0(given[2], i), row.names = FALSE, na = "")
+"""
+
+
+def by_mice(frame, seed):
+    """mice of R with its defaults: means of five imputations, and their most frequent levels."""
+    text = text_columns(frame)
+    with tempfile.TemporaryDirectory() as folder:
+        script, shown = Path(folder) / "mice.R", Path(folder) / "shown.csv"
+        script.write_text(MICE)
+        frame.to_csv(shown, index=False)
+        subprocess.run(["Rscript", script, shown, Path(folder) / "made", str(seed)], check=True)
+        made = [pd.read_csv(Path(folder) / f"made{i}", keep_default_na=False) for i in range(1, 6)]
+    return pd.DataFrame(
+        {
+            name: pd.concat([one[name].astype(str) for one in made], axis=1).mode(axis=1)[0]
+            if name in text
+            else np.mean([pd.to_numeric(one[name]) for one in made], axis=0)
+            for name in frame
+        }
+    )
+
+
 METHODS = {
     "mean, most frequent": by_means,
     "MixedMixture": by_mixed,
@@ -119,6 +149,10 @@ METHODS = {
         ).fit_transform(X)
     ),
 }
+
+
+if shutil.which("Rscript"):
+    METHODS["mice"] = by_mice
 
 
 def errors(made, frame, hidden):
