@@ -42,7 +42,7 @@ REPRODUCTION = reproduction(
         4 clusters.
         """,
         """
-        PCA+GMM with 3 clusters in 3 dimensions: the fit near the species has 0.0200 and BIC 713; a likelier
+        PCA+GMM with 3 clusters in 3 dimensions: the fit near the species has 0.0200 and BIC 714; a likelier
         one, BIC 708, has 0.3333.
         """,
         """
