@@ -386,3 +386,30 @@ def test_bad_parameters_are_named(given, message):
     known = {"weights": [1.0], "means": [[0.0]], "covariances": [[[1.0]]]}
     with pytest.raises(ValueError, match=message):
         GaussianMixture.from_parameters(**known, **given)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_box_is_as_wide_as_float64_tells(tmp_path):
+    """Of a feature that is constant, or nearly so, far from zero."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    X[:, 1], X[:, 2] = 1.3586206744669146e17, 2.0**60 + 256.0 * (X[:, 2] > 0)
+    model = GaussianMixture(2, covariance_type="diag", noise_component=True, max_iter=5, random_state=0).fit(
+        X
+    )
+    model.save(tmp_path / "model")
+    assert np.all(model.noise_box_[0] < model.noise_box_[1])
+    np.testing.assert_array_equal(latently.load(tmp_path / "model").score_samples(X), model.score_samples(X))
+
+
+def test_infinite_covariances_of_independent_factors():
+    """One observed entry and one degree of freedom leave no second moments; what is zero stays zero."""
+    model = MFA.from_parameters(
+        weights=[1.0],
+        means=np.zeros((1, 3)),
+        loadings=np.zeros((1, 3, 2)),
+        noise_variance=np.ones((1, 3)),
+        tails="t",
+        degrees_of_freedom=[1.0],
+    )
+    V = model.factor_posterior(np.array([[1.0, np.nan, np.nan]]))[1][0, 0]
+    np.testing.assert_array_equal(V, [[np.inf, 0.0], [0.0, np.inf]])

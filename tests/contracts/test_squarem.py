@@ -7,6 +7,7 @@ from sklearn.preprocessing import scale
 
 from latently.core.drivers import State, Step, relative, run
 from latently.core.squarem import squarem
+from latently.distributions import LowRankGaussian, LowRankParams
 from latently.mixture import MFA, FactorAnalysis
 from tests.contracts.models import BY_EM, rows
 
@@ -97,3 +98,14 @@ def test_a_run_takes_the_steps():
     step = squarem(lambda at: Step(-((at - 10.0) ** 2), 0.0, lambda: 10 - 0.9 * (10 - at)), Line())
     result = run(step, State.at(0.0), max_iter=50, stop=relative(1e-9))
     assert result.converged and result.n_iter <= 5 and result.params == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_equal_noise_stays_equal_to_the_last_digit(shared):
+    """Else the file of the model is refused; combinations of vectors round each entry in its own way."""
+    params = LowRankParams(np.zeros((2, 3)), np.ones((2, 3, 1)), np.full((2, 3), 2.0))
+    family = LowRankGaussian(1, np.zeros(3), isotropic=True, shared=shared)
+    vector = family.to_vector(params)
+    vector[-6:] *= 1 + 2.0**-52 * np.arange(6)
+    noise = family.from_vector(vector, params).noise_variance
+    np.testing.assert_array_equal(noise, noise[: 1 if shared else None, :1] + 0 * noise)

@@ -162,6 +162,15 @@ def test_how_far_the_origin_is_does_not_matter(sizes):
     np.testing.assert_allclose(scores, scores[0], atol=3e-5)  # 1e5 is not infinity
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_vary_less_than_float64_tells_are_refused(seed):
+    X = np.tile([4.3e9, 0.25, 0.0], (9, 1))
+    X[np.random.default_rng(seed).random(X.shape) < 0.2] = np.nan
+    with pytest.raises(ValueError, match="subtract the mean"):
+        DMCFA(2, 2, 2, 1, max_iter=12, init="random", fine_tune=True, random_state=seed).fit(X)
+
+
 @pytest.mark.parametrize("prior", [None, 1.0, 5.0])
 def test_fine_tuning_maximises_what_the_layers_did(prior):
     """The prior of the noise does not become stronger where components become several leaves."""

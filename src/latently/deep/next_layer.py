@@ -30,6 +30,8 @@ from latently.estimators import fitting
 from latently.estimators.starts import SEARCH_TOL, rows_for_start
 from latently.mixture import starts
 
+_RESOLVED = 1e-3  # standard deviations of factors that rounding may move their means by
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -74,10 +76,23 @@ def train_mixture(inputs: Inputs, prior: Moments, options: MixtureOptions, stage
     stays = TrainedMixture(mixture_of_prior(prior, options), np.zeros(1), 0, True)
     if inputs.weight.sum() < options.least_weight:
         return stays
+    _check_distance(prior)
     found = _fitted(inputs, prior, options, stages)
     if found.gains[-1] > 0:
         return replace(found, gains=np.array([0.0, *found.gains[found.gains > 0]]))
     return found if options.common else replace(stays, n_iter=found.n_iter, converged=found.converged)
+
+
+def _check_distance(prior: Moments) -> None:
+    """Raise an error if the factors, of common loadings, are too far from zero for float64."""
+    mean, covariance = prior.means[0], prior.covariances[0]
+    distance = float(np.linalg.norm(np.linalg.solve(np.linalg.cholesky(covariance), mean)))
+    if np.finfo(float).eps * distance > _RESOLVED:
+        raise ValueError(
+            f"X lies so far from zero, or varies so little, that its factors are {distance:.1g} of their "
+            "standard deviations away, where float64 cannot tell how they vary; common loadings have no free "
+            "mean: subtract the mean of each column of X from it, or use DMFA"
+        )
 
 
 def _fitted(inputs: Inputs, prior: Moments, options: MixtureOptions, stages: Stages) -> TrainedMixture:

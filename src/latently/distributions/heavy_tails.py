@@ -256,7 +256,7 @@ class HeavyTailed(Family):
     def factor_covariances(self, density: HeavyDensity, latent: Distances, n_rows: int) -> Array:
         """Covariances of z given x and k (n, K, q, q): V E[1 / u], infinite where nu + d is at most two."""
         V = self.gaussian.factor_covariances(density.gaussian, latent.gaussian, n_rows)
-        return V * _expected_variance(density, latent).T[:, :, None, None]
+        return _stretched(V, _expected_variance(density, latent).T[:, :, None, None])
 
     def expected(self, density: HeavyDensity, block: Block, latent: Distances, resp: Array) -> Array:
         """(n, D) as in the Gaussian family: conditional means are the same."""
@@ -267,7 +267,7 @@ class HeavyTailed(Family):
     ) -> tuple[Array, Array]:
         """As in the Gaussian family, with variances times E[1 / u]."""
         mean, variance = self.gaussian.moments_given(density.gaussian, block, latent.gaussian, k)
-        return mean, variance * _expected_variance(density, latent)[k, :, None]
+        return mean, _stretched(variance, _expected_variance(density, latent)[k, :, None])
 
     def draw(
         self, density: HeavyDensity, block: Block, latent: Distances, labels: Array, rng: np.random.Generator
@@ -300,6 +300,13 @@ def degrees_for(mean: Floats) -> Floats:
         h = np.clip(h, 0.5 * FEWEST_DEGREES, 0.5 * MOST_DEGREES)
     degrees: Floats = 2.0 * h
     return degrees
+
+
+def _stretched(variance: Array, factor: Array) -> Array:
+    """The product, in which zero times infinity is zero."""
+    xp = namespace(variance)
+    none = variance == 0.0
+    return xp.where(none, 0.0, xp.where(none, 1.0, variance) * factor)
 
 
 def _expected_variance(density: HeavyDensity, latent: Distances) -> Array:

@@ -429,7 +429,11 @@ class LowRankGaussian(Family):
 
     def from_coordinates(self, *arrays: Array) -> LowRankParams:
         means, loadings, deviation = arrays
-        deviation = namespace(deviation).clip(deviation, min=0.0)
+        xp = namespace(deviation)
+        deviation = xp.clip(deviation, min=0.0)
+        # products of vectors round equal entries to different last digits
+        tied = deviation[: 1 if self.shared else None, : 1 if self.isotropic else None]
+        deviation = xp.broadcast_to(tied, deviation.shape)
         return self.clamped(LowRankParams(means, loadings, deviation**2))
 
     def moved(self, params: LowRankParams, weights: Array, shift: Array, scale: Array) -> LowRankParams:

@@ -215,6 +215,9 @@ class Robust(Structure):
         low, high = ((end - frame.shift) / frame.scale for end in (summary.low, summary.high))
         # a constant feature, with a variance at the floor, tells nothing if noise has the same density in it
         half = xp.where(summary.constant, math.sqrt(0.5 * math.pi) * xp.sqrt(family.floor), 0.0)
+        largest = xp.where(xp.abs(summary.low) > xp.abs(summary.high), summary.low, summary.high)
+        last_digit = 2.0 * float(xp.finfo(low.dtype).eps) * xp.abs(largest) / frame.scale
+        half = xp.where((high - low < 2.0 * last_digit) & (half < last_digit), last_digit, half)
         return replace(kernel, box=xp.stack([low - half, high + half]))
 
     def _with_tails(self, family: Family) -> Family:
