@@ -361,8 +361,8 @@ class _BinaryFactorization(
         codes : ndarray of shape (n_samples, n_components)
             The units that were on.
         """
-        check_draws(self, n_samples)
         fitted = self._fitted_model()
+        check_draws(self, n_samples)
         drawn = fitted.kernel.sample(mapped(to_numpy, fitted.params), n_samples, as_generator(random_state))
         return tuple(like(array, fitted.place) for array in drawn)
 

@@ -478,8 +478,8 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         components : ndarray of shape (n_samples,)
             The component each row was drawn from.
         """
-        check_draws(self, n_samples)
         fitted = self._fitted_model()
+        check_draws(self, n_samples)
         drawn = fitted.kernel.sample(mapped(to_numpy, fitted.params), n_samples, as_generator(random_state))
         return tuple(like(array, fitted.place) for array in drawn)
 
