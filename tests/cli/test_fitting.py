@@ -369,6 +369,23 @@ def test_large_tables_stay_on_disk_and_fit_a_memory_cap(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"a.npy", "m"}
 
 
+def test_a_cluster_fits_columns_of_several_kinds(latently, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    rng = np.random.default_rng(0)
+    z = rng.random(80) < 0.5
+    lines = [
+        f"{size:.3f},{town}"
+        for size, town in zip(rng.normal(6 * z), np.where(z, "Oslo", "Bonn"), strict=True)
+    ]
+    (tmp_path / "towns.csv").write_text("size,town\n" + "\n".join([*lines, "5.5,"]) + "\n")
+    fit = ("fit", tmp_path / "towns.csv", "-m", "mixed", "-k", 2)
+    latently(*fit, "-o", tmp_path / "here")
+    with distributed.LocalCluster(n_workers=2, processes=False, dashboard_address=None) as cluster:
+        latently(*fit, "-o", tmp_path / "there", "--scheduler", cluster.scheduler_address)
+    here, there = (library.load(tmp_path / name).estimator_ for name in ("here", "there"))
+    np.testing.assert_allclose(there.probabilities_, here.probabilities_, rtol=1e-6)
+
+
 def test_a_cluster_fits_the_same_model(latently, data, tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
     fit = ("fit", data, "-m", "mfa", "-k", 2, "-q", 2)

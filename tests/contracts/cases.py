@@ -275,7 +275,7 @@ CASES = [
         "MixedMixture-kinds",
         partial(MixedMixture, 2, columns=KINDS_OF_COLUMNS, unseen="missing", **QUICK),
         rows="counts",
-        sources=frozenset({"files"}),  # tensors and arrays of Dask hold numbers only
+        sources=frozenset({"files", "dask"}),  # tensors hold numbers only
     ),
     Case("MJFAClassifier", partial(MJFAClassifier, 2, 2, **PLAIN, **ALONE), **CLASSES),
     Case(

@@ -220,11 +220,6 @@ def test_large_files_are_fitted_from_disk(latently, home):
     )
 
 
-def test_a_cluster_takes_numbers_only(latently, home, tmp_path):
-    given = ["fit", home / "trips.csv", "--scheduler", "tcp://nowhere:1", "-o", tmp_path / "m"]
-    assert "--scheduler fits numbers only, but 'ticket' holds" in latently(*given, code=1).err
-
-
 def test_new_levels_are_told_and_left_alone(model):
     holed, _ = with_holes(trips()[0])
     new = holed.assign(ticket=holed["ticket"].where(holed.index > 3, "year"))

@@ -123,12 +123,6 @@ def _fitted(request, voice, folder, select_all):
     places = known.places
     name = request.model or (DEFAULT if len(places) > 1 or request.q else "gaussian-mixture")
     name = MIXED if known.mixed else name
-    if known.mixed and request.scheduler is not None:
-        first = shown(known.found.columns[next(iter(known.kinds))])
-        raise ValueError(
-            f"--scheduler fits numbers only, but {first} holds categories or counts; leave such columns out "
-            "with --without, or give a --model of numbers such as mfa"
-        )
     model = model_named(name)
     _check_labels(request, model, name, known.found, voice)
     record = recorded(

@@ -54,6 +54,24 @@ class _OfDask:
         return self.X.map_partitions(_mapped_part, columns, unseen, meta=meta)
 
 
+@dataclass(frozen=True)
+class _OfDaskArray:
+    X: Any  # rows of numbers without names
+    plain: bool = True
+
+    with_weight = _OfDask.with_weight
+
+    @property
+    def _rows(self):
+        return self.X.rechunk({1: -1})
+
+    def parts(self):
+        return (part.compute() for part in self._rows.blocks)
+
+    def mapped(self, columns, unseen):
+        return self._rows.map_blocks(encoded, columns, unseen, dtype=np.float64)
+
+
 def _mapped_part(part, columns, unseen):
     return _framed(encoded(part, columns, unseen), columns).set_index(part.index)
 
@@ -77,11 +95,13 @@ class _OutOfCore:
 
 
 def rows_in(X):
-    """The rows in one of the forms above; None for tensors and other rows that hold numbers only."""
+    """The rows in one of the forms above; None for tensors and others, which hold numbers only."""
     if is_table(X) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.size):
         return _InMemory(X)
     if is_dask(X):
-        return _OfDask(X) if hasattr(X, "partitions") and hasattr(X, "columns") else None
+        if hasattr(X, "partitions") and hasattr(X, "columns"):
+            return _OfDask(X)
+        return _OfDaskArray(X) if getattr(X, "ndim", 0) == 2 else None
     if isinstance(X, (str, os.PathLike)):
         table = open_table(X)
         if table.named and table.array_shape is None:
