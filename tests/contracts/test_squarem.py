@@ -5,9 +5,10 @@ import pytest
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.preprocessing import scale
 
+from latently.core.block import Block
 from latently.core.drivers import State, Step, relative, run
 from latently.core.squarem import squarem
-from latently.distributions import LowRankGaussian, LowRankParams
+from latently.distributions import CommonLoadings, CommonParams, LowRankGaussian, LowRankParams
 from latently.mixture import MFA, FactorAnalysis
 from tests.contracts.models import BY_EM, rows
 
@@ -109,3 +110,23 @@ def test_equal_noise_stays_equal_to_the_last_digit(shared):
     vector[-6:] *= 1 + 2.0**-52 * np.arange(6)
     noise = family.from_vector(vector, params).noise_variance
     np.testing.assert_array_equal(noise, noise[: 1 if shared else None, :1] + 0 * noise)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e7])
+@pytest.mark.parametrize("common", [False, True], ids=["own", "common"])
+def test_rounding_of_float32_far_away_is_known(size, common):
+    """Extrapolations may put means far from the rows; a density that is noise there must not win."""
+    rng = np.random.default_rng(0)
+    means, L, psi = size * rng.normal(size=(1, 3)), 50 * size * rng.normal(size=(3, 2)), np.full(3, 1e-6)
+    if common:
+        family, zero = CommonLoadings(2, np.zeros(3)), np.zeros(3)
+        z = np.linalg.lstsq(L, means[0], rcond=None)[0]
+        one = (np.zeros((1, 2)), np.eye(2)[None], psi, np.eye(2))
+        params = CommonParams(zero, z, L @ z, L, *one)
+    else:
+        family = LowRankGaussian(2, np.zeros(3))
+        params = LowRankParams(means, L[None], psi[None])
+    block = Block(rng.normal(size=(50, 3)))
+    narrow, wide = (family.prepare(params, dtype) for dtype in ("float32", "float64"))
+    off = family.evaluate(narrow, block)[0] - family.evaluate(wide, block)[0]
+    assert np.abs(off).max() < 32 * (family.rounding(narrow) + family.rounding(wide))

@@ -414,7 +414,9 @@ class LowRankGaussian(Family):
         """Rounding errors of a row's log density: of the quadratic form and of the squared projections."""
         xp = namespace(density.means)
         terms = xp.sum((1.0 + density.means**2) * density.inverse_noise, axis=1)
-        projections = xp.sum(density.projections**2, axis=(1, 2))
+        # squares of projected rows cancel those of projected means, which may be large in extrapolations
+        of_means = double(xp.reshape(density.offsets, (density.means.shape[0], -1)))
+        projections = xp.sum(density.projections**2, axis=(1, 2)) + xp.sum(of_means**2, axis=1)
         narrow, wide = (float(xp.finfo(a.dtype).eps) for a in (density.means, density.stacked))
         sizes = [xp.max(xp.reshape(of, (n_runs, -1)), axis=1) for of in (terms, projections)]
         return [narrow * t + wide * p for t, p in zip(*to_numpy(xp.stack(sizes)).tolist(), strict=True)]
