@@ -78,7 +78,7 @@ def page():
     """The text of the page."""
     found = judged()
     everything = [cell for own in found.values() for cell in own]
-    parts = [HEAD, "## In short", in_short(everything)]
+    parts = [HEAD, "## In short", f"{in_short(everything)} {of_starts(everything)}"]
     counted = {name: own for name, own in found.items() if own}
     parts += ["## By measure", MEASURES, by(measure_of, everything)]
     lines = [{"table": link(name)} | row(own) for name, own in counted.items()]
@@ -178,6 +178,30 @@ def in_short(everything):
         f"{wide} of those within noise are so because the noise is wider than the printed number. "
         f"{states[EXCLUDED]} are not comparable, and {states[NOT_RUN]} were not run. Of {len(ITEMS)} entries "
         f"below: {entries}."
+    )
+
+
+def of_starts(everything):
+    """How much of the share is owed to counting the chance of starts where rows are given."""
+    without = [cell for name in available() for cell in judged_by_rows(name)]
+    more = sum(cell.state in (MATCHED, NOISE) for cell in everything) - sum(
+        cell.state in (MATCHED, NOISE) for cell in without
+    )
+    return f"Were noise one row wherever the rows are given, {more} fewer would be within noise."
+
+
+def judged_by_rows(name):
+    """The cells of a reproduction, with no spread where its rows are given and the best of fits is told."""
+    result = saved(name)
+    records = result["records"] if result else []
+    return cells(
+        available()[name],
+        [
+            {key: value for key, value in record.items() if not key.endswith(", spread")}
+            if record.get("draws") == 1
+            else record
+            for record in records
+        ],
     )
 
 
