@@ -139,14 +139,22 @@ def leading_eigenpairs(rows: Array, n_pairs: int) -> tuple[Floats, Floats]:
     if r == 0:
         return np.zeros(0), np.zeros((D, 0))
     wide = n < D
-    product = to_numpy(rows @ rows.T if wide else rows.T @ rows)
-    size = min(n, D)
-    values, vectors = linalg.eigh(product, subset_by_index=[size - r, size - 1])
-    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    values, vectors = _leading(to_numpy(rows @ rows.T if wide else rows.T @ rows), r)
     if wide:
         vectors = to_numpy(rows.T @ like(np.ascontiguousarray(vectors), rows))
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=0), np.finfo(float).tiny)
     return values, with_fixed_signs(vectors)
+
+
+def leading_eigenvectors(matrix: Floats, n_vectors: int) -> Floats:
+    """(D, r) the eigenvectors of the largest eigenvalues of a positive semidefinite matrix."""
+    return with_fixed_signs(_leading(matrix, min(n_vectors, len(matrix)))[1])
+
+
+def _leading(matrix: Floats, r: int) -> tuple[Floats, Floats]:
+    size = len(matrix)
+    values, vectors = linalg.eigh(matrix, subset_by_index=[size - r, size - 1])
+    return np.maximum(values[::-1], 0.0), vectors[:, ::-1]
 
 
 def rough_eigenpairs(rows: Array, n_pairs: int) -> tuple[Array, Array]:

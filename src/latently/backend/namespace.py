@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import array_api_compat
@@ -62,6 +64,16 @@ def like(values: Any, array: Array) -> Array:
     """The values in the namespace and on the device of `array`, in their own dtype."""
     xp = namespace(array)
     return xp.asarray(to_numpy(values) if hasattr(values, "shape") else values, device=device(array))
+
+
+def constant(array: Array, make: Callable[..., NDArray[Any]], *given: Any) -> Array:
+    """`make(*given)` where `array` is: on a device it is kept, since to send it there is to wait for it."""
+    return make(*given) if is_numpy(array) else _sent(make, given, namespace(array), device(array))
+
+
+@lru_cache(maxsize=256)
+def _sent(make: Callable[..., NDArray[Any]], given: tuple[Any, ...], xp: Namespace, where: Any) -> Array:
+    return xp.asarray(make(*given), device=where)
 
 
 def to_device(array: Array, where: Any) -> Array:

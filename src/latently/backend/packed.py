@@ -15,10 +15,10 @@ from latently.backend.namespace import (
     Array,
     Floats,
     add_product,
+    constant,
     empty,
     is_numpy,
     is_torch,
-    like,
     minus_product,
     multiply_into,
     namespace,
@@ -138,10 +138,9 @@ def packed(stack: Array, q: int, diagonal: float, others: float) -> Array:
     """(..., q (q + 1) / 2) from symmetric matrices (..., q, q), with a factor for the diagonal."""
     xp = namespace(stack)
     entries = xp.reshape(stack, (*stack.shape[:-2], q * q))
-    places, factors = _lower(q, diagonal, others)
-    if is_numpy(stack):
-        return entries.take(places, -1) * factors
-    return xp.take(entries, like(places, stack), axis=-1) * like(factors, stack)
+    places = constant(stack, _lower_places, q)
+    factors = constant(stack, _lower_factors, q, diagonal, others)
+    return xp.take(entries, places, axis=-1) * factors
 
 
 def unpacked(S: Array, q: int) -> Array:
@@ -149,29 +148,44 @@ def unpacked(S: Array, q: int) -> Array:
     xp = namespace(S)
     if q == 0:
         return xp.reshape(S, (*S.shape[1:], 0, 0))
-    entries = xp.take(S, like(_places(q), S), axis=0)  # (q q, ...)
+    entries = xp.take(S, constant(S, _places, q), axis=0)  # (q q, ...)
     return xp.reshape(xp.moveaxis(entries, 0, -1), (*S.shape[1:], q, q))
 
 
 @cache
-def _rows_and_columns(q: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """`pairs` as two arrays."""
-    rows, columns = np.array(pairs(q), dtype=np.int64).reshape(-1, 2).T
-    return rows, columns
+def apart(q: int) -> Floats:
+    """(T,) one for entries off the diagonal, else zero."""
+    return np.where(_rows(q) == _columns(q), 0.0, 1.0)
 
 
 def entries(vectors: Array) -> tuple[Array, Array]:
     """(..., T) entry i of vectors (..., q), and entry j, for all packed (i, j)."""
     xp, q = namespace(vectors), vectors.shape[-1]
-    rows, columns = (xp.take(vectors, like(at, vectors), axis=-1) for at in _rows_and_columns(q))
-    return rows, columns
+    return (
+        xp.take(vectors, constant(vectors, _rows, q), axis=-1),
+        xp.take(vectors, constant(vectors, _columns, q), axis=-1),
+    )
 
 
 @cache
-def _lower(q: int, diagonal: float, others: float) -> tuple[NDArray[np.int64], Floats]:
-    """Where packed entries are in a matrix, row by row, and their factors."""
-    rows, columns = _rows_and_columns(q)
-    return rows * q + columns, np.where(rows == columns, diagonal, others)
+def _rows(q: int) -> NDArray[np.int64]:
+    return np.array([i for i, _ in pairs(q)], dtype=np.int64)
+
+
+@cache
+def _columns(q: int) -> NDArray[np.int64]:
+    return np.array([j for _, j in pairs(q)], dtype=np.int64)
+
+
+@cache
+def _lower_places(q: int) -> NDArray[np.int64]:
+    """Where packed entries are in a matrix, row by row."""
+    return _rows(q) * q + _columns(q)
+
+
+@cache
+def _lower_factors(q: int, diagonal: float, others: float) -> Floats:
+    return np.where(_rows(q) == _columns(q), diagonal, others)
 
 
 @cache

@@ -15,7 +15,8 @@ from typing import Any
 from latently.backend.namespace import Array, double, empty, is_torch, namespace
 
 _MOST_COMPONENTS = 1024  # that one program normalises
-_NUMBERS = 4096  # of a program at once
+_NUMBERS = 1024  # of a program at once; measured on an H200, as the rest
+_FEWEST_COLUMNS = 16  # next to one another in memory
 _COLUMNS = 64
 _ROWS = 32
 _ROWS_OF_PART = 2048  # whose squares one program adds up
@@ -58,9 +59,9 @@ def launch_normalise(log_joint: Array) -> tuple[Array, Array]:
     groups = log_joint.reshape(-1, K, n)
     log_norm = empty((groups.shape[0], n), log_joint)
     rows = max(2, 1 << (K - 1).bit_length())
-    columns = max(16, min(128, _NUMBERS // rows))
+    columns = max(_FEWEST_COLUMNS, _NUMBERS // rows)
     grid = (-(-n // columns), groups.shape[0])
-    normalise[grid](groups, log_norm, K, n, rows, columns, num_warps=4 if rows * columns <= _NUMBERS else 8)
+    normalise[grid](groups, log_norm, K, n, rows, columns, num_warps=8)
     return log_norm.reshape(*stack, n), log_joint
 
 

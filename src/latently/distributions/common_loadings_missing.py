@@ -20,7 +20,7 @@ import numpy as np
 
 from latently.backend import packed
 from latently.backend.linalg import transpose
-from latently.backend.namespace import Array, Floats, like, namespace, to_numpy
+from latently.backend.namespace import Array, Floats, constant, namespace, to_numpy
 from latently.core.block import Block
 from latently.distributions.low_rank_missing import spread
 from latently.distributions.responsibilities import Responsibilities
@@ -67,8 +67,8 @@ def tables(density: CommonDensity) -> Tables:
     C, xi = density.roots, params.latent_means
     q = xi.shape[1]
     scaled = A / psi
-    constant = -0.5 * (math.log(2 * math.pi) + xp.log(psi) + c**2 / psi)
-    apart = like(np.array([float(i != j) for i, j in packed.pairs(q)]), A)  # such entries count twice
+    of_entry = -0.5 * (math.log(2 * math.pi) + xp.log(psi) + c**2 / psi)
+    apart = constant(A, packed.apart, q)  # such entries count twice
 
     def both(left: Array, right: Array) -> Array:
         """(..., P): a_i b_j + a_j b_i, or a_i b_i, of vectors (..., q)."""
@@ -85,7 +85,7 @@ def tables(density: CommonDensity) -> Tables:
     to_zz = xp.concat([xi_i * xi_j, xi_i * C_j + xi_j * C_i, both(C_i, C_j)], axis=2)
     return Tables(
         of_rows=xp.concat([scaled, (c / psi)[None, :]]),
-        of_masks=xp.concat([scaled * c, constant[None, :], packed.products(scaled, A)]),
+        of_masks=xp.concat([scaled * c, of_entry[None, :], packed.products(scaled, A)]),
         of_u=xp.reshape(xp.concat([roots, means]), (-1, q)),
         of_W=xp.reshape(of_W, (-1, apart.shape[0])),
         to_zz=_by_entry(to_zz),
