@@ -286,6 +286,26 @@ def test_impute_without_a_model_chooses_one(latently, fitted, tmp_path, monkeypa
     assert "there is no" in latently("impute", tmp_path / "nothing.csv", code=1).err
 
 
+def test_impute_without_a_model_imputes_text(latently, tmp_path, monkeypatch):
+    monkeypatch.setattr("latently.cli.imputing._SIZES", (1, 2))
+    rng = np.random.default_rng(0)
+    z = rng.random(120) < 0.5
+    table = pd.DataFrame({"size": rng.normal(8.0 * z), "town": np.where(z, "Oslo", "Bonn")})
+    table["visits"] = rng.poisson(np.where(z, 9, 2))
+    holes = rng.random(table.shape) < 0.1
+    holes[holes.all(axis=1)] = False
+    table.mask(holes).to_csv(tmp_path / "holed.csv", index=False)
+    answer = latently("impute", tmp_path / "holed.csv", "-o", tmp_path / "full.csv", "--json")
+    told = json.loads(answer.out)
+    assert told["filled"] == holes.sum() and told["error"] < 0.7 * told["of_means"]
+    assert "chose MixedMixture(2" in answer.err and "categories: 'town'" in answer.err
+    full = pd.read_csv(tmp_path / "full.csv")
+    np.testing.assert_allclose(full["size"][~holes[:, 0]], table["size"][~holes[:, 0]])
+    assert (full["town"] == table["town"]).mean() > 0.98 and full.notna().all().all()
+    draws = latently("impute", tmp_path / "holed.csv", "--draws", 2, "-o", tmp_path / "d.csv")
+    assert "240 rows" in draws.out and pd.read_csv(tmp_path / "d.csv").notna().all().all()
+
+
 def test_impute_of_parquet(latently, fitted, tmp_path, monkeypatch):
     monkeypatch.setattr("latently.core.sources.chunks.CHUNK_BYTES", 64 * 100)
     holed = pd.read_csv(fitted[1]).assign(b=pd.array([1] * 240, dtype="Int64"))

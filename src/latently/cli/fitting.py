@@ -153,8 +153,8 @@ def _fitted(request, voice, folder, select_all):
         estimator.set_params(columns=record.estimator_columns())
     selection, all_rows = None, select_all or rows.n_rows <= ROWS_TO_CHOOSE_BY
     if grid:
-        by = rows.X if all_rows else _drawn(rows, request.seed, voice)
-        selection = _selected(estimator, by, grid, request, voice)
+        by = rows.X if all_rows else drawn(rows, request.seed, voice)
+        selection = selected(estimator, by, grid, request, voice)
         estimator.set_params(**selection.best_params_)
     check_enough(estimator, rows.n_rows)
     fitted = (
@@ -178,7 +178,7 @@ def _compares(request, select_all):
 def _best_family(request, record, rows, voice):
     from latently.cli.comparing import compared, winner
 
-    X = rows.X if isinstance(rows.X, np.ndarray) else _drawn(rows, request.seed, voice)
+    X = rows.X if isinstance(rows.X, np.ndarray) else drawn(rows, request.seed, voice)
     comparison = compared(X, record, request, voice)
     name, estimator = winner(comparison, request.seed)
     more = {
@@ -208,34 +208,6 @@ def _with_held_out(record, fitted, known, seed):
         for X in held_out_chunks(known, record)
     ]
     return replace(record, held_out=held_out_scores(np.concatenate(scores), np.random.default_rng(seed)))
-
-
-def chosen_imputer(request, voice):
-    """A fitted `Imputer` for the columns of a table, and the record of its preparation.
-
-    The table is read into memory.
-    """
-    from latently.selection import Imputer
-    from latently.selection.imputer import name_of
-
-    table = open_table(request.data, request.reading, voice)
-    known = surveyed(table, choice_of(request, None), missing=request.missing)
-    record = recorded(known, "Imputer", model="imputer", missing=request.missing, standardise=True)
-    rows = collected(known, record)
-    n_compared = 0
-
-    def compared(candidate):
-        nonlocal n_compared
-        n_compared += 1
-        move(n_compared)
-
-    with voice.bar("Comparing models by hidden cells") as move:
-        imputer = Imputer(random_state=request.seed, callbacks=[compared]).fit(rows.X)
-    voice.note(
-        f"chose {name_of(imputer.best_)} among {counted(n_compared, 'model')}: its error in hidden cells is "
-        f"{imputer.best_score_:.3g} standard deviations, that of column means {imputer.baseline_score_:.3g}"
-    )
-    return imputer, record
 
 
 def _complete(fitted, record, rows, selection):
@@ -357,7 +329,7 @@ def _sizes(request, model, n_rows, n_columns):
     return sizes, grid
 
 
-def _drawn(rows, seed, voice):
+def drawn(rows, seed, voice):
     """A random sample of rows for the selection of sizes."""
     some = np.sort(np.random.default_rng(seed).choice(rows.n_rows, ROWS_TO_CHOOSE_BY, replace=False))
     voice.note(f"sizes are selected on {len(some)} rows drawn from {rows.n_rows}; latently select uses all")
@@ -369,7 +341,7 @@ def _drawn(rows, seed, voice):
     return np.concatenate(parts)
 
 
-def _selected(estimator, X, grid, request, voice):
+def selected(estimator, X, grid, request, voice):
     package("pandas", "csv", "choices of sizes")
     if CRITERIA[request.criterion].held_out and not isinstance(X, np.ndarray):
         raise ValueError(

@@ -173,7 +173,7 @@ def impute(
         raise typer.BadParameter("give a table, or a model and a table", param_hint="[MODEL] DATA")
     if draw + std + (draws is not None) > 1:
         raise typer.BadParameter("give one of --draw, --draws and --std", param_hint="--draws")
-    from latently.cli import fitting, using
+    from latently.cli import fitting, imputing, using
     from latently.tables import TableModel
 
     with Voice(answer.json, answer.quiet) as voice:
@@ -183,11 +183,9 @@ def impute(
             request = fitting.Request(
                 [paths[0]], output="", seed=seed, missing=list(read.missing or ()), reading=reading
             )
-            imputer, record = fitting.chosen_imputer(request, voice)
-            facts.update(
-                model=str(imputer.best_), error=imputer.best_score_, of_means=imputer.baseline_score_
-            )
-            return using.Folder(None, TableModel.of_fitted(imputer.best_, record))
+            model, record, error, of_means = imputing.chosen_imputer(request, voice)
+            facts.update(model=str(model), error=float(error), of_means=float(of_means))
+            return using.Folder(None, TableModel.of_fitted(model, record))
 
         n_rows, records, n_imputed = using.impute(
             chosen if len(paths) == 1 else using.open_folder(paths[0]), paths[-1],
