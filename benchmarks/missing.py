@@ -67,12 +67,12 @@ def imputed(method, seed, X):
     return scaler.inverse_transform(make_pipeline(scaler, model).fit_transform(X))
 
 
-def measured(name, most, share, seed):
+def measured(name, most, share, seed, methods=tuple(METHODS)):
     """A record for every method."""
     X = rows_of(name, most)
     missing = np.random.default_rng(seed).random(X.shape) < share
     given = np.where(missing, np.nan, X)
-    for method in METHODS:
+    for method in methods:
         began = process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -85,11 +85,12 @@ def measured(name, most, share, seed):
 
 def table(records):
     """Means over seeds, in Markdown: errors, with CPU seconds in parentheses, the lowest in bold."""
-    lines = [f"| rows | missing | {' | '.join(METHODS)} |", f"|---|---|{'---|' * len(METHODS)}"]
+    methods = [m for m in METHODS if any(r["method"] == m for r in records)]
+    lines = [f"| rows | missing | {' | '.join(methods)} |", f"|---|---|{'---|' * len(methods)}"]
     for key in dict.fromkeys((r["set"], tuple(r["rows"]), r["share"]) for r in records):
         own = {
             m: [r for r in records if (r["set"], tuple(r["rows"]), r["share"]) == key and r["method"] == m]
-            for m in METHODS
+            for m in methods
         }
         errors = {m: np.mean([r["error"] for r in found]) for m, found in own.items()}
         seconds = {m: np.mean([r["seconds"] for r in found]) for m, found in own.items()}
@@ -97,7 +98,7 @@ def table(records):
         cells = [
             (f"**{errors[m]:.3f}**" if errors[m] <= 1.005 * lowest else f"{errors[m]:.3f}")
             + f" ({seconds[m]:.2g} s)"
-            for m in METHODS
+            for m in methods
         ]
         name, shape, share = key
         lines.append(f"| {name} {shape[0]} x {shape[1]} | {share:.0%} | {' | '.join(cells)} |")
@@ -109,13 +110,14 @@ def main():
     parser.add_argument("--share", type=float, nargs="+", default=[0.1, 0.3])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="names or files")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--json", help="file to which records are appended, one per line")
     chosen = parser.parse_args()
     records = []
     for name in chosen.sets:
         for share in chosen.share:
             for seed in range(chosen.seeds):
-                for record in measured(name, SETS.get(name, MOST_ROWS), share, seed):
+                for record in measured(name, SETS.get(name, MOST_ROWS), share, seed, chosen.methods):
                     records.append(record)
                     print(
                         f"{name} {share} {record['method']}: {record['error']:.3f}, {record['seconds']:.2f} s"
