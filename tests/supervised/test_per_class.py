@@ -386,3 +386,12 @@ def test_what_a_density_cannot_do():
 def test_classifiers_in_one_line(classifier):
     wines, cultivars = load_wine(return_X_y=True)
     assert cross_val_score(make_pipeline(StandardScaler(), classifier), wines, cultivars, cv=3).mean() > 0.92
+
+
+@pytest.mark.parametrize("far", [1e7, 1e8, 1e12])
+def test_classes_that_tie_share_a_far_row(far):
+    """The last digits of log densities of 1e16 are larger than ln 2."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    model = PerClass(GaussianMixture(1)).fit(np.concatenate([X, X]), np.repeat([0, 1], 40))
+    np.testing.assert_allclose(model.predict_proba(X + far), 0.5, rtol=1e-12)
+    np.testing.assert_allclose(model.predict_log_proba(X + far), -np.log(2.0), rtol=1e-12)
