@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from latently.backend.namespace import Array, Floats, eye, is_numpy, is_torch, like, namespace, to_numpy
+from latently.backend.namespace import (
+    Array,
+    Floats,
+    constant,
+    eye,
+    is_numpy,
+    is_torch,
+    like,
+    namespace,
+    to_numpy,
+)
 
 _SPARE = 8  # vectors beyond those asked for, which speed up convergence
 _POWERS = 5
@@ -65,7 +75,7 @@ def inverse_of_triangular(cholesky: Array) -> Array:
     if is_torch(cholesky):
         import torch
 
-        one = eye(cholesky.shape[-1], cholesky)
+        one = constant(cholesky, np.eye, cholesky.shape[-1])
         return torch.linalg.solve_triangular(cholesky, one.expand(cholesky.shape), upper=False)
     return namespace(cholesky).linalg.inv(cholesky)
 

@@ -128,7 +128,8 @@ def multiply_into(out: Array, a: Array, b: Array) -> None:
 
 def ones(shape: tuple[int, ...], array: Array) -> Array:
     """Ones in float64 on the device of `array`."""
-    return zeros(shape, array) + 1.0
+    xp = namespace(array)
+    return xp.ones(shape, dtype=xp.float64, device=device(array))
 
 
 def eye(n: int, array: Array) -> Array:

@@ -36,6 +36,7 @@ from latently.backend.linalg import (
 from latently.backend.namespace import (
     Array,
     Floats,
+    constant,
     double,
     eye,
     like,
@@ -149,7 +150,7 @@ class LowRankGaussian(Family):
         constants = -0.5 * (D * math.log(2 * math.pi) + xp.sum(xp.log(psi) + mu**2 / psi, axis=1))
         if q:
             scaled = L / psi[:, :, None]
-            B = eye(q, mu) + symmetric(transpose(L) @ scaled)  # posterior precision of z
+            B = constant(mu, np.eye, q) + symmetric(transpose(L) @ scaled)  # posterior precision of z
             C = cholesky_of_definite(B)
             inverse_C = inverse_of_triangular(C)
             P = scaled @ transpose(inverse_C)
@@ -351,7 +352,7 @@ class LowRankGaussian(Family):
         C_zx = stats.sum_zx - (share * z_mean)[:, :, None] * x_mean[:, None, :]
         C_zz = symmetric(stats.sum_zz - (share * z_mean)[:, :, None] * z_mean[:, None, :])
         if self.n_factors:
-            C_zz = xp.where(filled[:, None, None], C_zz, eye(self.n_factors, C_zz))
+            C_zz = xp.where(filled[:, None, None], C_zz, constant(C_zz, np.eye, self.n_factors))
             L = inverse(C_zz) @ C_zx  # (K, q, D), the loadings transposed
         else:
             L = C_zx
