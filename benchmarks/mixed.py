@@ -120,7 +120,9 @@ def by_mice(frame, seed):
         script, shown = Path(folder) / "mice.R", Path(folder) / "shown.csv"
         script.write_text(MICE)
         frame.to_csv(shown, index=False)
-        subprocess.run(["Rscript", script, shown, Path(folder) / "made", str(seed)], check=True)
+        done = subprocess.run(["Rscript", script, shown, Path(folder) / "made", str(seed)], check=False)
+        if done.returncode:  # its regressions may be singular
+            return None
         made = [pd.read_csv(Path(folder) / f"made{i}", keep_default_na=False) for i in range(1, 6)]
     return pd.DataFrame(
         {
@@ -156,6 +158,8 @@ if shutil.which("Rscript"):
 
 
 def errors(made, frame, hidden):
+    if made is None:
+        return np.nan
     found = []
     for j, name in enumerate(frame):
         own = hidden[:, j] & frame[name].notna().to_numpy()
