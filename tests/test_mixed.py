@@ -259,6 +259,8 @@ def test_kinds_follow_the_content():
     [
         ({"town": [f"t{i}" for i in range(300)]}, "'town' has 300 different texts"),
         ({"town": ["Bonn", 3.5] * 150}, "'town' holds cells of the types float and str"),
+        ({"town": [*range(299), "n/a?"]}, "such as 'n/a[?]'"),
+        ({"town": [f"2020-{1 + i % 12:02}-{1 + i // 12:02}" for i in range(300)]}, "pandas.to_datetime"),
         ({"visits": [-1.0, 2.0] * 150}, "'visits' must hold whole numbers"),
         ({"visits": [0.5, 2.0] * 150}, "'visits' must hold whole numbers"),
         ({"grade": ["low", "top", "mid"] * 100}, "'grade' holds 'top', which is not among its levels"),
@@ -292,6 +294,7 @@ def test_columns_of_one_value_are_told_and_change_nothing(values):
         ({"town": "ordinal"}, "'town' has text for levels, whose order is not known"),
         ({"town": "number"}, "'town' holds text"),
         ({"grade": ["low"]}, "at least two levels"),
+        ({"grade": ["low", "mid", "low"]}, "each once"),
     ],
 )
 def test_bad_options_are_named(columns, message):
@@ -369,3 +372,32 @@ def test_errors_of_hidden_cells_are_counted_by_kind():
     expected = np.zeros((3, 5))
     expected[0, 0], expected[1, 2], expected[2, 3] = 4.0 / frame["size"].var(ddof=0), 1.0, 1.0
     np.testing.assert_allclose(errors_of_imputed(model, frame, made, hidden), expected.ravel())
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Oslo"])
+def test_times_that_were_observed_stay_as_they_are(zone):
+    """To the microsecond, also in the hour that an autumn night has twice; all have their zone."""
+    rng = np.random.default_rng(0)
+    micro = np.concatenate([rng.integers(0, 2 * 10**15, 100), 1.5722e15 + 1e9 * np.arange(100)])
+    times = pandas.Series(pandas.to_datetime(micro.astype("datetime64[us]")).tz_localize(zone and "UTC"))
+    times = times if zone is None else times.dt.tz_convert(zone)
+    frame = pandas.DataFrame({"size": rng.normal(size=200), "when": times})
+    frame.loc[3, "when"] = pandas.NaT
+    back = MixedMixture(1, max_iter=3, tol=0.0).fit(frame).impute(frame)["when"]
+    assert back.dt.tz == times.dt.tz and back.notna().all()
+    assert (back.drop(3) == times.drop(3)).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "message"),
+    [
+        (pandas.Categorical(["mid", "low", "high"] * 20), "ordinal", "whose order is not known"),
+        (pandas.to_datetime(["2020-01-01", "2020-02-01"] * 30), "category", "holds dates"),
+        ([True, False] * 30, "number", "holds truth values"),
+        (["2020-01-01", "2020-02-01"] * 30, "date", "pandas.to_datetime"),
+    ],
+)
+def test_kinds_that_do_not_suit_their_cells_are_named(values, kind, message):
+    frame = pandas.DataFrame({"size": np.arange(60.0), "own": values})
+    with pytest.raises(ValueError, match=message):
+        MixedMixture(1, columns={"own": kind}).fit(frame)

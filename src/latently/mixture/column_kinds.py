@@ -12,7 +12,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,8 @@ KINDS = ("number", "date", "category", "ordinal", "count")
 _MOST_COUNTED = 20  # whole numbers from 0 to this one are counts
 _MOST_NUMBERS = 1000  # distinct numbers that are counted
 _MANY_LEVELS = 50  # a column of text with more levels than this, most of them seen once, is no category
+_EXAMPLES = 20  # texts that are looked at for dates
+_CONVERT = "its texts look like dates: convert them, for example with pandas.to_datetime"
 _DAY = np.timedelta64(1, "D") / np.timedelta64(1, "us")
 
 
@@ -123,7 +127,7 @@ def _of_pandas(series: Any) -> Cells:
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
         return _of_numbers(values, kind, name)
     if kind == "M":
-        naive = series.dt.tz_localize(None) if getattr(dtype, "tz", None) is not None else series
+        naive = series.dt.tz_convert(None) if getattr(dtype, "tz", None) is not None else series
         return Cells(_days(naive.to_numpy()), "date", dtype="datetime64[ns]")
     if kind == "m":
         return Cells(series.dt.total_seconds().to_numpy() / 86400.0, "number", dtype=name)
@@ -226,21 +230,29 @@ class Seen:
         if isinstance(wanted, (list, tuple)):
             levels, kind = [_plain(level) for level in wanted], "ordinal"
             if len(set(levels)) != len(levels) or len(levels) < 2:
-                raise ValueError(f"columns[{name!r}] must list at least two levels, from low to high")
+                raise ValueError(
+                    f"columns[{name!r}] must list at least two levels, each once, from low to high, not "
+                    f"{levels}"
+                )
         else:
             kind = self._kind() if wanted is None else wanted
         text = bool(self.what & {"text", "truth"})
+        if "date" in self.what and kind not in ("date", "number"):
+            raise ValueError(
+                f"column {name!r} holds dates, so it cannot be of kind {kind!r}; use 'date', or make it text"
+            )
         if kind in ("number", "date", "count"):
             if text:
-                raise ValueError(
-                    f"column {name!r} holds text, so it cannot be of kind {kind!r}; use 'category'"
-                )
+                what = "text" if "text" in self.what else "truth values"
+                instead = _CONVERT if self._looks_like_dates() else "use 'category'"
+                raise ValueError(f"column {name!r} holds {what}, so it cannot be of kind {kind!r}; {instead}")
             if kind == "count" and (self.low < 0 or self.fraction):
                 raise ValueError(
                     f"column {name!r} must hold whole numbers of at least 0 to be a count; use 'number'"
                 )
             return Column(name, "date" if "date" in self.what else kind, (), self.dtype)
-        if kind == "ordinal" and not levels and "text" in self.what:
+        ordered = self.ordered or isinstance(wanted, (list, tuple))
+        if kind == "ordinal" and not ordered and "text" in self.what:
             raise ValueError(
                 f"column {name!r} has text for levels, whose order is not known; list the levels from low to "
                 f"high: columns={{{name!r}: [...]}}"
@@ -254,11 +266,19 @@ class Seen:
                 "unseen='missing' such cells count as missing"
             )
         if wanted is None and text and len(levels) > max(_MANY_LEVELS, self.n_rows // 2):
+            instead = f"leave it out, or set columns={{{name!r}: 'category'}}"
             raise ValueError(
                 f"column {name!r} has {len(levels)} different texts in {self.n_rows} rows, so it tells "
-                f"nothing of groups of rows; leave it out, or set columns={{{name!r}: 'category'}}"
+                f"nothing of groups of rows; {_CONVERT if self._looks_like_dates() else instead}"
             )
         return Column(name, kind, tuple(levels), self.dtype)
+
+    def _looks_like_dates(self) -> bool:
+        texts = [text for text in islice(self.counts, _EXAMPLES) if isinstance(text, str)]
+        try:
+            return bool(texts) and all(datetime.fromisoformat(text) for text in texts)
+        except ValueError:
+            return False
 
     def _kind(self) -> str:
         if "date" in self.what:
@@ -307,9 +327,12 @@ def found(
 def _refuse_other_types(cells: list[Cells], names: list[Any]) -> None:
     for one, name in zip(cells, names, strict=True):
         if one.what == "other":
+            sizes = Counter(type(value) for value in one.values if value is not None)
+            rarest = min(sizes, key=lambda kind: sizes[kind])
+            example = next(value for value in one.values if type(value) is rarest)
             raise ValueError(
-                f"column {name!r} holds cells of the types {one.dtype}; each column must hold text, truth "
-                "values, dates or numbers (float or int), and nothing else"
+                f"column {name!r} holds cells of the types {one.dtype}, such as {example!r}; each column "
+                "must hold text, truth values, dates or numbers (float or int), and nothing else"
             )
 
 
@@ -413,15 +436,15 @@ def decoded(rows: np.ndarray, columns: Sequence[Column], like: Any = None) -> An
         index = None if like is None else like.index
         made = {}
         for column in columns:
-            made[column.name] = _as_before(pandas, cells[column.name], column, index)
+            before = None if like is None else like[column.name].dtype
+            made[column.name] = _as_before(pandas, cells[column.name], column, index, before)
         return pandas.DataFrame(made, index=index)
     lists = {
         name: [None if _is_empty(value) else value for value in own.tolist()] for name, own in cells.items()
     }
     for column in columns:
         if column.kind == "date":
-            stamps = (cells[column.name] * _DAY).astype("datetime64[us]")
-            lists[column.name] = stamps.astype(object).tolist()
+            lists[column.name] = _stamps(cells[column.name]).astype(object).tolist()
     return getattr(import_module(library), "table" if library == "pyarrow" else "DataFrame")(lists)
 
 
@@ -456,13 +479,22 @@ def _values(rows: np.ndarray, column: Column) -> np.ndarray:
     return levels[codes]
 
 
-def _as_before(pandas: Any, values: np.ndarray, column: Column, index: Any) -> Any:
-    """A column of a data frame in the dtype of the fit, where its cells allow."""
+def _stamps(days: np.ndarray) -> np.ndarray:
+    """Times to the microsecond, which days since 1970 as float64 just hold."""
+    empty = np.isnan(days)
+    micro = np.round(np.where(empty, 0.0, days) * _DAY).astype(np.int64).astype("datetime64[us]")
+    return np.where(empty, np.datetime64("NaT", "us"), micro)
+
+
+def _as_before(pandas: Any, values: np.ndarray, column: Column, index: Any, before: Any) -> Any:
+    """A column of a data frame in the dtype of the fit, where its cells allow; times in the zone of X."""
     if column.dtype == "category":
         ordered = column.kind == "ordinal"
         return pandas.Series(pandas.Categorical(values, list(column.levels), ordered=ordered), index=index)
     if column.kind == "date":
-        return pandas.Series(pandas.to_datetime(values * 86400e9, unit="ns"), index=index)
+        times = pandas.Series(_stamps(values).astype("datetime64[ns]"), index=index)
+        zone = getattr(before, "tz", None)
+        return times if zone is None else times.dt.tz_localize("UTC").dt.tz_convert(zone)
     if column.dtype.startswith("timedelta"):
         return pandas.Series(pandas.to_timedelta(values, unit="D"), index=index)
     series = pandas.Series(values, index=index)
