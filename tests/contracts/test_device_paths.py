@@ -84,7 +84,7 @@ def test_blocks_on_a_device_enter_the_frame_once_where_memory_allows(monkeypatch
     X = 3.0 + np.random.default_rng(0).standard_normal((200, 4))
     counts, histories = [], []
     for kept in (0, 1):
-        monkeypatch.setattr(sweep, "kept_bytes", lambda X, kept=kept: kept)
+        monkeypatch.setattr(sweep, "kept_bytes", lambda X, floats, kept=kept: kept)
         entered.clear()
         model = MFA(2, 1, n_init=1, max_iter=5, tol=0, prior=None, accelerate=None, random_state=0)
         histories.append(model.fit(torch.asarray(X)).history_)

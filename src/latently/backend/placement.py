@@ -27,7 +27,7 @@ except ImportError:  # Windows
 
 BLOCK_BYTES = 48_000_000  # memory of a block with its temporaries: bounded memory, large products
 DEVICE_BLOCK_BYTES = 8_000_000_000  # large blocks keep an accelerator busy
-_MOST_KEPT = 0.8  # share of the memory of blocks, for a copy of the rows as kernels need them
+_MOST_BLOCKS = 8  # beside a copy of the rows as kernels need them: smaller ones cost more than it saves
 _LARGEST_KEPT = (32 << 20) - (1 << 14)  # bytes; glibc adapts its threshold to arrays below 32 MB
 SMALL_BYTES = 2_000_000  # of a table with its temporaries, which one thread processes in a millisecond or two
 _LIMITS_OF_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of Linux
@@ -155,10 +155,12 @@ def block_rows(X: Array, floats_per_row: int, block_size: int | None, kept: int 
     return max(SMALLEST_BLOCK, -(-n_rows // n_blocks))
 
 
-def kept_bytes(X: Array) -> int:
-    """Of a copy of rows in float64 on a device, if it leaves some of the memory of blocks; else zero."""
-    size = 8 * int(X.shape[0] * X.shape[1])
-    return size if on_device(X) and size <= _MOST_KEPT * block_bytes(X) else 0
+def kept_bytes(X: Array, floats_per_row: int) -> int:
+    """Of a copy of rows in float64 on a device, if the rest of the memory of blocks suffices; else zero."""
+    if not on_device(X):
+        return 0
+    n_rows, size = int(X.shape[0]), 8 * int(X.shape[0] * X.shape[1])
+    return size if 8 * floats_per_row * n_rows <= _MOST_BLOCKS * (block_bytes(X) - size) else 0
 
 
 def block_bytes(X: Array) -> int:

@@ -116,7 +116,7 @@ class LocalSweep:
             with one_blas_thread(), exact_products(chunk.X):
                 return [work(iter([self._whole(chunk, enter)]))]
         if len(chunk) not in self._at_once:  # a device takes long to say what memory is free
-            kept = kept_bytes(chunk.X) if self._keeps else 0
+            kept = kept_bytes(chunk.X, self.floats_per_row) if self._keeps else 0
             self._keeps = kept > 0
             self._at_once[len(chunk)] = block_rows(chunk.X, self.floats_per_row, self.block_size, kept)
         pieces = slices(len(chunk), self._at_once[len(chunk)])
@@ -177,7 +177,7 @@ class LocalSweep:
             is_plain, block = contributing is block, contributing
         entered = block if self.frame is None else self.frame.enter(block)
         if is_plain:
-            plain[start] = entered if self._keeps else None
+            plain[start] = replace(entered) if self._keeps else None
         return entered
 
     def _framed(self, block: Block) -> Block:
