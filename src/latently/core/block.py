@@ -28,6 +28,22 @@ class Block:
             self._computed[name] = compute()
         return self._computed[name]
 
+    def small_once(self, name: str, compute: Callable[[], Array]) -> Array:
+        """The same for what is small: it is kept as long as the rows, also where blocks are made again."""
+        if name not in self._small:
+            self._small[name] = compute()
+        return self._small[name]
+
+    @cached_property
+    def _small(self) -> dict[str, Array]:
+        return {}
+
+    def again(self) -> Block:
+        """The same block without what was computed from its rows, unless that is small."""
+        block = replace(self)
+        vars(block)["_small"] = self._small
+        return block
+
     @cached_property
     def _computed(self) -> dict[str, Array]:
         return {}

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -170,14 +169,14 @@ class LocalSweep:
         if plain is None:
             return enter(block)
         if (known := plain.get(start)) is not None:
-            return replace(known)  # what is computed from the rows is not kept with them
+            return known.again()
         is_plain = start in plain
         if not is_plain:
             contributing = block.with_observed().informative()
             is_plain, block = contributing is block, contributing
         entered = block if self.frame is None else self.frame.enter(block)
         if is_plain:
-            plain[start] = replace(entered) if self._keeps else None
+            plain[start] = entered.again() if self._keeps else None
         return entered
 
     def _framed(self, block: Block) -> Block:

@@ -167,14 +167,14 @@ class CommonLoadings(Family):
         z_and_one[:q, :] += z
         zx = z_and_one @ X  # always in float64: the noise is the residual of x^2
         sum_p, sum_pp = moments_of(r, projected)
-        squares, by_row = projected.squares, resp.by_row
+        squares = projected.squares
         return ProjectedSums(
             weight=resp.weight,
             sum_p=sum_p,
             sum_pp=sum_pp,
             sum_x=zx[q, :],
             sum_zx=zx[:q, :],
-            sum_square=squares_by_column(X, by_row) if squares is None else by_row @ squares,
+            sum_square=_sum_of_squares(block, resp) if squares is None else resp.by_row @ squares,
             plain=None if resp.plain is None else resp.plain.weight,
         )
 
@@ -424,6 +424,16 @@ class CommonLoadings(Family):
         else:
             z = density.to_factors @ projected.p + density.at_zero[..., None]  # (K, q, n)
         return namespace(z).permute_dims(z, (2, 0, 1))
+
+
+def _sum_of_squares(block: Block, resp: Responsibilities) -> Array:
+    """(D,) the sum of x^2, which is computed once where rows have their own weights in every pass."""
+    X, by_row = block.X, resp.by_row
+    if not resp.whole:
+        return squares_by_column(X, by_row)
+    return (
+        block.small_once("sum of squares", lambda: squares_by_column(X, by_row)) + 0.0
+    )  # sums are overwritten
 
 
 def _side_by_side(stack: Array) -> Array:

@@ -124,6 +124,7 @@ class Responsibilities:
     dense: Array | None  # (K, n)
     sparse: Entries | None  # instead of `dense`
     plain: Responsibilities | None = None  # r, where these are r u: rows have precisions u (heavy tails)
+    whole: bool = False  # whether `by_row` is the weight of the rows, which depends on no parameters
 
     def entries(self) -> tuple[Array, Array | None, list[int]]:
         """Values ordered by component, their flat indices in (K, n), and the start of each component.
@@ -209,7 +210,7 @@ def respond(
         log_norm, resp = _normalised(log_joint, allowed, checked)
     if row_weight is not None:
         resp *= row_weight
-    return log_norm, Responsibilities(xp.sum(resp, axis=1), by_row, resp, None)
+    return log_norm, Responsibilities(xp.sum(resp, axis=1), by_row, resp, None, whole=True)
 
 
 def _sparse(

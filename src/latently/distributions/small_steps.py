@@ -20,7 +20,7 @@ from latently.distributions.mixture import Mixture, MixtureParams, MixtureStats
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-_HERE = "_in_main_memory"
+_HERE, _OF, _ROUNDING, _PRIOR = "_in_main_memory", "_of_parameters", "_rounding", "_log_prior"
 _ALIGNED = 32  # numbers: products of matrices are slower from other places
 
 
@@ -48,10 +48,15 @@ class SmallSteps(Mixture):
 
     @_small
     def prepare(self, params: MixtureParams) -> Any:
-        return _there(self._here.prepare(_here(params)), params.weights)
+        density = _there(self._here.prepare(_here(params)), params.weights)
+        vars(density)[_OF] = params
+        return density
 
     @_small
     def stats(self, density: Any, sums: MixtureStats) -> MixtureStats:
+        params = vars(density)[_OF]  # while the device adds up, what the objective needs beside its sums
+        vars(density)[_ROUNDING] = self, self._here.rounding(_here(density))
+        vars(params)[_PRIOR] = self, self._here.log_prior(_here(params))
         return self._here.stats(_here(density), _here(sums))
 
     @_small
@@ -64,11 +69,13 @@ class SmallSteps(Mixture):
 
     @_small
     def log_prior(self, params: MixtureParams) -> float:
-        return self._here.log_prior(_here(params))
+        kernel, known = vars(params).get(_PRIOR, (None, 0.0))
+        return float(known) if kernel is self else self._here.log_prior(_here(params))
 
     @_small
     def rounding(self, density: Any) -> float:
-        return self._here.rounding(_here(density))
+        kernel, known = vars(density).get(_ROUNDING, (None, 0.0))
+        return float(known) if kernel is self else self._here.rounding(_here(density))
 
     @_small
     def clamped(self, params: MixtureParams) -> MixtureParams:
