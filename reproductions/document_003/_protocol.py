@@ -28,9 +28,9 @@ PROTOCOL = f"""
 FIXED = """
     Rows are given, so a model is fitted from several seeds and the fit of largest objective (likelihood and
     prior) is told, fits with degenerate components last. "Spread" is the standard deviation of what is told
-    if as many fits are drawn again from these: nothing where all seeds end at one optimum. "Picked by label"
-    is the lowest ERR among these fits: neither a legitimate way to pick nor a lower bound, as other fits may
-    exist.
+    if as many fits are drawn again from these: nothing where all seeds end at one optimum, even if others
+    would find a better one. "Picked by label" is the lowest ERR among these fits: neither a legitimate way to
+    pick nor a lower bound, as other fits may exist.
 """
 DRAWN = """
     Rows are drawn by chance, so there are several draws with one fit each, and numbers are means over the
