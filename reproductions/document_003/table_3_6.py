@@ -49,11 +49,11 @@ REPRODUCTION = reproduction(
     """,
     remarks=(
         """
-        MCFA in 4 to 6 dimensions is better than printed: with 3 clusters its mean ERR is 0.045 to 0.046 over
-        five draws of the noise, printed are 0.0905, 0.0667 and 0.0667, and fits from the classes end at the
-        same optima. What decides is the floor of the noise variances: the seven measurements depend on one
-        another almost exactly, and with a floor of 1e-6 (an earlier protocol of ours) the likelihood follows
-        that dependence, and ERR is 0.15 to 0.16.
+        MCFA in 4 to 6 dimensions is better than printed: with 3 clusters its mean ERR is 0.045 to 0.050 over
+        five draws of the noise, printed are 0.0905, 0.0667 and 0.0667, and fits from the classes have 0.040
+        to 0.046 at the same BIC. What decides is the floor of the noise variances: the seven measurements
+        depend on one another almost exactly, and with a floor of 1e-6 (an earlier protocol of ours) the
+        likelihood follows that dependence, and ERR is 0.15 to 0.16.
         """,
         """
         BIC tells that the source had no such floor: in 3 and more dimensions its values lie 680 to 940 below
@@ -62,8 +62,8 @@ REPRODUCTION = reproduction(
         """,
         """
         PCA+GMM and above all mPPCA are worse than printed. Fits of mPPCA from the classes end at 0.12 to
-        0.16, as printed, but are lesser optima: others are likelier by 50 to 150 of BIC, and have ERR of
-        0.34 to 0.42.
+        0.16, as printed, but are lesser optima: others are likelier by 56 to 141 of BIC, and have ERR of 0.34
+        to 0.42.
         """,
         """
         Our mean BIC of MCFA is lowest with 2 clusters in 3 dimensions, 10595, and 10617 with 3. With 4
