@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from latently.backend import linalg
 from latently.backend.namespace import is_torch, to_numpy
@@ -12,7 +13,7 @@ from latently.core import sweep
 from latently.core.frame import Frame
 from latently.distributions import LowRankGaussian, products
 from latently.distributions.responsibilities import needed_entries
-from latently.mixture import MFA, GaussianMixture
+from latently.mixture import MCFA, MFA, GaussianMixture
 from tests.contracts.models import ALL
 from tests.contracts.test_torch import SETTINGS, close, data
 
@@ -42,6 +43,19 @@ def test_steps_are_those_of_arrays(model, pretended):
         close(there.history_, here.history_, "cpu")
         for name in here._fitted_arrays():
             close(getattr(there, f"{name}_"), getattr(here, f"{name}_"), "cpu")
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize("model", [GaussianMixture(3), MFA(3, 2), MCFA(3, 2)], ids=str)
+def test_batches_teach_what_those_of_arrays_teach(model, missing, pretended):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((90, 5)) + 3.0 * rng.standard_normal((3, 5))[rng.integers(3, size=90)]
+    X[rng.random(X.shape) < missing] = np.nan
+    here, there = (clone(model).set_params(n_init=1, random_state=0) for _ in range(2))
+    for start in range(0, 90, 30):
+        here.partial_fit(X[start : start + 30])
+        there.partial_fit(torch.asarray(X[start : start + 30]))
+    assert float(there.score(torch.asarray(X))) == pytest.approx(here.score(X), rel=1e-9)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
