@@ -348,3 +348,16 @@ def test_bad_options_are_named():
         BayesianMCFA(2, 1, noise_init=-1.0).fit(X)
     with pytest.raises(ValueError, match="needs loadings_init"):
         BayesianMCFA(2, 1, latent_means_init=np.zeros((2, 1))).fit(X)
+
+
+def test_an_extrapolation_has_as_many_rows():
+    """Of components that vanish, logarithms of counts may be extrapolated to any size."""
+    rng = np.random.default_rng(0)
+    kernel = VariationalMixture(PosteriorCommon(Q, np.zeros(D), prior=prior_of(rng)))
+    params = kernel.with_weights(any_posterior(rng))
+    vector = kernel.to_vector(params)
+    np.testing.assert_allclose(kernel.from_vector(vector, params).components.counts, params.components.counts)
+    vector[-1] += 95.0  # the last of the logarithms of the counts
+    far = kernel.from_vector(vector, params)
+    np.testing.assert_allclose(far.components.counts.sum(), params.components.counts.sum())
+    assert kernel.log_prior(far) < 0

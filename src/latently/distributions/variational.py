@@ -259,7 +259,11 @@ class VariationalMixture(Mixture):
         return self.family.to_vector(params.components)
 
     def from_vector(self, vector: Array, like: MixtureParams) -> MixtureParams:
-        return self.with_weights(self.family.from_vector(vector, like.components))
+        """With as many rows in all: extrapolated logarithms of counts may be of any size."""
+        found, xp = self.family.from_vector(vector, like.components), namespace(vector)
+        counts = found.counts / xp.max(found.counts)
+        total = xp.sum(like.components.counts)
+        return self.with_weights(changed(found, counts=counts * (total / xp.sum(counts))))
 
     def from_partition(
         self, X: Array, weight: Array, labels: Array, means: Array, allowed: Array | None = None

@@ -227,8 +227,11 @@ def _cure(found, place, choice):
     if not found.n_seen[place] and all(map(_DECIMAL_COMMA.fullmatch, found.texts[place])):
         return f"; if its commas are decimal marks, give {choice.option('decimal', ',')}"
     if not found.n_seen[place]:
-        few = len(found.texts[place]) <= _MOST_LEVELS
-        return "; the model mixed (MixedMixture) takes it as a category" if few else ""
+        if len(found.texts[place]) > _MOST_LEVELS:
+            return ""
+        if choice.takes_kinds is False:
+            return "; the model mixed (MixedMixture) takes it as a category"
+        return "; it can be of the kind category"
     if len(found.texts[place]) > _MOST_MARKS:
         return ""
     text = found.examples[place]

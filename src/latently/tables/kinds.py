@@ -46,7 +46,7 @@ def wanted_kind(name: str, kind: Any) -> Any:
         return levels
     if kind not in KINDS:
         raise ValueError(
-            f"the kind of {shown(name)} must be {listed(KINDS)}, or its levels from low to high, "
+            f"the kind of {shown(name)} must be {listed(KINDS, len(KINDS))}, or its levels from low to high, "
             f"not {shown(str(kind))}"
         )
     return kind
