@@ -290,6 +290,9 @@ def test_errors_of_densities_of_classes_are_those_of_formulas(method):
         expected = np.sqrt(one.covariances_[0] / (500 * share))
         np.testing.assert_allclose(means["standard_error"], expected, rtol=0.25)
     assert "weight of class tall" in result.summary()
+    page = report(model, X, labels=y, uncertainty=result).html
+    text = page[page.index('id="intervals"') :]
+    assert ">class<" in text and "class prior" in text and ">tall<" in text
 
 
 def test_classes_that_borrow_have_shorter_intervals():
