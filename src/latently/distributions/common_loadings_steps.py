@@ -241,7 +241,7 @@ class NoiseOnly(Conditional):
             # the maximiser of -1/2 [a psi + b / psi] and the log prior of the noise, with noise^2 = b / a
             share = family.prior.of_noise.rows * K / total
             a = xp.where(sure, expected, 1.0) / psi
-            b = a * noise**2 + share * family.prior.scale
+            b = xp.where(sure, residual, psi) + share * family.prior.scale
             noise = 2.0 * b / (share + xp.sqrt(share**2 + 4.0 * a * b))
         return family.bounded(replace(params, noise_variance=noise))
 
