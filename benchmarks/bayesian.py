@@ -5,13 +5,14 @@
 For every data set, standardised, and every seed a random 70 % of the rows are fitted and the others scored by
 
     MFA      BayesianMFA(10, 5), its predictive density
+    CFA      BayesianMCFA(10, 5), its predictive density
     MFA BIC  MFA with the numbers of components, 1 to 5, and factors, 1 to 4, of the smallest BIC
     GM       BayesianGaussianMixture(10), its predictive density
     theirs   scikit-learn's BayesianGaussianMixture(n_components=10): the density of its expected parameters
     GM BIC   GaussianMixture with the number of components, 1 to 6, of the smallest BIC
 
 A line has the mean log density per held-out row, the numbers of components (theirs: those with at least one
-fitted row), factors per row for the first two, and CPU seconds of the fits, means over seeds. The first sets
+fitted row), factors per row for the first three, and CPU seconds of the fits, means over seeds. The first sets
 were looked at when the priors of ours were chosen; so were those after the line, for `BayesianMFA` and the
 scale of the prior of `BayesianGaussianMixture`, with two of the seeds.
 """
@@ -25,7 +26,7 @@ import numpy as np
 import sklearn.mixture
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
-from latently.mixture import MFA, BayesianGaussianMixture, BayesianMFA, GaussianMixture
+from latently.mixture import MFA, BayesianGaussianMixture, BayesianMCFA, BayesianMFA, GaussianMixture
 
 MOST, ROWS, SCORES = 10, 1200, 8
 
@@ -65,7 +66,7 @@ def density_of(theirs):
 
 def fits(train, test, seed):
     """Of every model the score, the numbers of components and factors, and seconds."""
-    for fitted in (bayesian_mfa, mfa_by_bic, bayesian_mixture, theirs, mixture_by_bic):
+    for fitted in (bayesian_mfa, bayesian_mcfa, mfa_by_bic, bayesian_mixture, theirs, mixture_by_bic):
         start = time.process_time()
         model, n_components, n_factors = fitted(train, seed)
         yield model.score(test), n_components, n_factors, time.process_time() - start
@@ -74,6 +75,11 @@ def fits(train, test, seed):
 def bayesian_mfa(train, seed):
     model = BayesianMFA(MOST, 5, random_state=seed).fit(train)
     return model, model.n_components_, model.weights_ @ model.n_factors_
+
+
+def bayesian_mcfa(train, seed):
+    model = BayesianMCFA(MOST, 5, random_state=seed).fit(train)
+    return model, model.n_components_, model.n_factors_
 
 
 def mfa_by_bic(train, seed):
@@ -107,8 +113,15 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    names = ("MFA", "MFA BIC", "GM", "theirs", "GM BIC")
-    heads = [*names, *(f"K {name}" for name in names), "q MFA", "q MFA BIC", *(f"s {name}" for name in names)]
+    names = ("MFA", "CFA", "MFA BIC", "GM", "theirs", "GM BIC")
+    heads = [
+        *names,
+        *(f"K {name}" for name in names),
+        "q MFA",
+        "q CFA",
+        "q MFA BIC",
+        *(f"s {name}" for name in names),
+    ]
     print("| rows | " + " | ".join(heads) + " |")
     print("|---" * (len(heads) + 1) + "|")
     chosen = True
@@ -123,7 +136,7 @@ def main():
         cells = [
             *(f"{s:.2f}" for s in scores_),
             *(f"{k:.1f}" for k in sizes),
-            *(f"{q:.1f}" for q in factors[:2]),
+            *(f"{q:.1f}" for q in factors[:3]),
             *(f"{t:.2f}" for t in seconds),
         ]
         print(f"| {name}, {X.shape[0]} x {X.shape[1]} | " + " | ".join(cells) + " |", flush=True)
