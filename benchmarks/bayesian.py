@@ -12,7 +12,7 @@ For every data set, standardised, and every seed a random 70 % of the rows are f
     GM BIC   GaussianMixture with the number of components, 1 to 6, of the smallest BIC
 
 A line has the mean log density per held-out row, the numbers of components (theirs: those with at least one
-fitted row), factors per row for the first three, and CPU seconds of the fits, means over seeds. The first sets
+fitted row), factors per row for the first three, and CPU seconds of fits, means over seeds. The first sets
 were looked at when the priors of ours were chosen; so were those after the line, for `BayesianMFA` and the
 scale of the prior of `BayesianGaussianMixture`, with two of the seeds.
 """
