@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -82,17 +81,22 @@ def inverse_of_triangular(cholesky: Array) -> Array:
 
 def is_positive_definite(stack: Array) -> bool:
     """Whether every matrix of the stack has a Cholesky factor."""
+    return _cholesky_if_any(stack) is not None
+
+
+def _cholesky_if_any(stack: Array) -> Array | None:
+    """The Cholesky factors of a stack; None if a matrix has none."""
     xp = namespace(stack)
     if is_torch(stack):
         import torch
 
         factor, failed = torch.linalg.cholesky_ex(stack)
-        return bool(torch.all(failed == 0) & torch.all(torch.isfinite(factor)))
+        return factor if bool(torch.all(failed == 0) & torch.all(torch.isfinite(factor))) else None
     try:
         factor = xp.linalg.cholesky(stack)
     except np.linalg.LinAlgError:
-        return False
-    return bool(xp.all(xp.isfinite(factor)))
+        return None
+    return factor if bool(xp.all(xp.isfinite(factor))) else None
 
 
 def log_determinant(cholesky: Array) -> Array:
@@ -109,15 +113,12 @@ def root(stack: Array) -> Array:
 
 
 def any_root(stack: Array) -> Array:
-    """C with C C' = S of positive semidefinite matrices S.
+    """C with C C' = S of positive semidefinite matrices S: Cholesky factors where all have one.
 
-    In main memory Cholesky factors where all have one, at a tenth of the cost of symmetric roots.
+    They cost a tenth of symmetric roots.
     """
-    if is_numpy(stack):
-        with suppress(np.linalg.LinAlgError):
-            factors: Array = np.linalg.cholesky(stack)
-            return factors
-    return root(stack)
+    factor = _cholesky_if_any(stack)
+    return root(stack) if factor is None else factor
 
 
 def clamp_spectrum(stack: Array, floor: Array) -> Array:
