@@ -130,7 +130,8 @@ def random_fit(rng, folder):
             return "refused"
         except Exception as error:
             raise Finding(f"{case}: {error!r}") from error
-        _sound(case, model, X, folder)
+        # rows without weight are no part of the fit, and may be what it would refuse
+        _sound(case, model, X if weight is None else X[weight > 0], folder)
     return "fitted"
 
 
