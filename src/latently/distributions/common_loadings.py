@@ -134,8 +134,14 @@ class CommonLoadings(Family):
         common = common - (squares_by_row(X, h) if squares is None else squares @ h)
         common = common + 0.5 * squared_lengths(p, axis=0)
         moments = with_products(p, common, 1.0)
-        last = density.quadratic[:, -1:] + density.constants[:, None]
+        constants, dead = density.constants, None
+        if not on_device(X):  # products with infinite numbers may warn of invalid ones
+            dead = constants == -xp.inf
+            constants = xp.where(dead, 0.0, constants)
+        last = density.quadratic[:, -1:] + constants[:, None]
         log_prob = xp.concat([density.quadratic[:, :-1], last], axis=1) @ moments
+        if dead is not None and bool(xp.any(dead)):
+            log_prob = xp.where(dead[:, None], -xp.inf, log_prob)
         return log_prob, Projected(p, moments, squares)
 
     def normalisers(self, density: CommonDensity, block: Block, latent: Projected | WithMissing) -> Array:

@@ -435,8 +435,8 @@ def decoded(rows: np.ndarray, columns: Sequence[Column], like: Any = None) -> An
         pandas = _pandas()
         index = None if like is None else like.index
         made = {}
-        for column in columns:
-            before = None if like is None else like[column.name].dtype
+        for j, column in enumerate(columns):  # names of several levels are texts here
+            before = None if like is None else like.dtypes.iloc[j]
             made[column.name] = _as_before(pandas, cells[column.name], column, index, before)
         return pandas.DataFrame(made, index=index)
     lists = {
