@@ -86,7 +86,7 @@ $(VENV)/.with-test: EXTRAS = [test]
 # mypy reads the types of optional libraries too, so that it says the same in every environment.
 $(VENV)/.with-lint: EXTRAS = [lint,test]
 $(VENV)/.with-plots: EXTRAS = [plots]
-$(VENV)/.with-docs: EXTRAS = [docs]
+$(VENV)/.with-docs: EXTRAS = [docs,deep]
 $(VENV)/.with-bench: EXTRAS = [dask,deep]
 
 $(VENV)-minimum/.with-minimum: pyproject.toml constraints-minimum.txt
