@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 import latently
 from latently.core.block import Block
+from latently.core.quasi_newton import Descent
 from latently.distributions.convex_rows import Rows, Softmax, descended, inverse_of, minimised
-from latently.distributions.mappings import MAPPINGS
+from latently.distributions.mappings import MAPPINGS, Tanh
 from latently.distributions.nonlinear import Layer, Multiply, Newton, Terms, prepared, swept_rows
 from latently.distributions.stack import climbed, flattened, unflattened
 from latently.estimators.weights import in_rows
@@ -527,6 +529,42 @@ def test_the_gradient_of_the_total_cost_is_that_of_its_differences():
         direction = np.random.default_rng(seed).normal(size=at.shape)
         change = (evaluated(at + 1e-6 * direction)[0] - evaluated(at - 1e-6 * direction)[0]) / 2e-6
         assert gradient @ direction == pytest.approx(change, rel=1e-3)
+
+
+def test_a_source_at_the_end_of_its_range_passes_no_gradient_down():
+    # its own gradient is of rounding, and ds/du about 1e15
+    layers = Layer(np.ones((1, 1)), np.zeros(1)), Layer(np.ones((1, 1)), np.zeros(1))
+    terms = Terms(Tanh(), 0.0, 0.0, 0.0, 1.0, positive_sources=False, positive_parts=False)
+    sums, [S] = climbed(
+        tuple((terms, prepared(layer, terms)) for layer in layers), Block(np.array([[1.0 - 1e-10]]))
+    )
+    np.testing.assert_allclose(S, 18.0)
+    np.testing.assert_allclose(sums.gradient, [0.0, 0.0, -17.0, -17.0], atol=1e-6)
+
+
+def test_a_descent_that_finds_no_lower_value_ends():
+    asked = []
+
+    def jumps(x):  # a value that the gradient belies
+        asked.append(x)
+        return (1.0 if x[0] == 0 else 2.0), np.array([1e30])
+
+    descent = Descent(jumps, np.zeros(1), np.zeros(1, dtype=bool), np.ones(1))
+    walk = descent.start(np.zeros(1))
+    for _ in range(100):
+        walk = descent.step(walk).next_params()
+    assert walk.stuck and walk.value == 1.0
+    assert len(asked) < 30
+    assert np.abs(asked).max() < 1e-20  # the first trial is no wild one
+
+
+def test_fine_tuning_that_cannot_go_on_says_so():
+    rng = np.random.default_rng(12)
+    X = np.where(rng.random((19, 3)) < 0.3, np.nan, rng.normal(size=(19, 3)))
+    with pytest.warns(ConvergenceWarning, match="cannot be fine-tuned further"):
+        model = DeepNLMF((3, 2), fine_tune=True, max_iter=4, tol=0.0, random_state=0).fit(X)
+    assert np.all(np.diff(model.fine_tune_history_) <= 0)
+    assert len(model.fine_tune_history_) == 101
 
 
 def test_fine_tuning_lowers_the_cost_of_the_stack_at_every_step():

@@ -204,10 +204,14 @@ def squares(A: Array, B: Array) -> Array:
     return np.einsum("ij,ij->i", A, B) if is_numpy(A) else namespace(A).sum(A * B, axis=1)
 
 
-def response(rows: Rows, U: Array, V: Array) -> Array:
-    """(n, r) H^-1 V over the coordinates that may move at the minimum U, H being a row's curvature."""
+def response(rows: Rows, U: Array, V: Array, moves: Array) -> Array:
+    """(n, r) H^-1 V over the coordinates that may move at the minimum U, H being a row's curvature.
+
+    Those that are not in `moves` (n, r) are held as well.
+    """
     here = _at(rows, U)
     side, _, free = _faces(rows.shape, here)
+    free = free & moves
     return _newton(rows, here, side, namespace(U).where(free, -V, 0.0), free)
 
 

@@ -198,13 +198,21 @@ def _both(terms: Terms, U: Array, S: Array | None = None) -> tuple[Array, Array]
     xp, f = namespace(U), terms.mapping
     if f.high == float("inf"):
         return U, U
-    if terms.alpha == 0:
-        U = xp.where(f.high - _AT_THE_END <= U, f.high, U)
-        if not terms.positive_sources:
-            U = xp.where(f.low + _AT_THE_END >= U, f.low, U)
+    low, high = at_the_ends(terms, U)
+    U = xp.where(high, f.high, xp.where(low, f.low, U))
     S = f.inverse(U) if S is None else S
     S = xp.clip(S, min=0.0 if terms.positive_sources else -f.limit, max=f.limit)
     return S, U
+
+
+def at_the_ends(terms: Terms, U: Array) -> tuple[Array, Array]:
+    """(n, r), twice: whether u is taken to the lower and to the upper end of the range, where s stays at its
+    limit.
+    """
+    f = terms.mapping
+    margin = -1.0 if terms.alpha else _AT_THE_END  # a penalty keeps s from its limit
+    low = f.low + (-1.0 if terms.positive_sources else margin)
+    return low >= U, f.high - margin <= U
 
 
 def row_costs(terms: Terms, layer: Layer, S: Array, block: Block) -> Array:

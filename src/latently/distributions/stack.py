@@ -5,7 +5,8 @@
 
 n rows, layer l with r_l components on r_(l-1) features. Sources depend on parameters: with R = z - b - u A
 what a layer leaves of its input z, and u = f(s) at its minimum, a change of R A' moves u by H^-1 times it, H
-= A A' + the curvature of the penalty, over those coordinates that neither a bound nor a kink holds. So the
+= A A' + the curvature of the penalty, over those coordinates that neither a bound nor a kink holds; nor the
+end of the range of f, where s stays at its limit and ds/du would be a number without meaning. So the
 part v of dJ/du that the layer does not minimise itself (its classifier, and layers above) gives p = H^-1 v
 and
 
@@ -21,7 +22,16 @@ from dataclasses import dataclass, replace
 from latently.backend.namespace import Array, double, namespace, ones
 from latently.core.block import Block
 from latently.distributions.convex_rows import Rows, cross_entropy, minimised, response
-from latently.distributions.nonlinear import EXACT, Layer, Prepared, Terms, problems_of, sources, targets_of
+from latently.distributions.nonlinear import (
+    EXACT,
+    Layer,
+    Prepared,
+    Terms,
+    at_the_ends,
+    problems_of,
+    sources,
+    targets_of,
+)
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,8 @@ def _backward(
         classes = [xp.reshape(counted.T @ U, (-1,)), xp.sum(counted, axis=0)]
     if upward is not None:
         moved = moved + upward * terms.mapping.steepness(U)
-    p = response(at.rows, U, moved)
+    low, high = at_the_ends(terms, U)
+    p = response(at.rows, U, moved, ~(low | high))
     through = p @ layer.components
     if seen is not None:
         through = xp.where(seen, through, 0.0)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -30,7 +31,7 @@ from latently.estimators.checks import (
 from latently.estimators.data import check_data
 from latently.estimators.fitting import FitOptions
 from latently.estimators.iterative import IterativeEstimator
-from latently.estimators.messages import unchanged_on_failure
+from latently.estimators.messages import unchanged_on_failure, warn_user
 from latently.estimators.options import estimator, option
 from latently.estimators.rows import for_method, in_main_memory
 from latently.factorization.nlmf import CONSTRAINTS, NLMF, SOLVERS
@@ -49,6 +50,7 @@ _OF_LAYERS: dict[str, Any] = {
     "solver": lambda name, value: check_choice(name, value, SOLVERS),
     "session": lambda name, value: check_choice(name, value, SESSIONS),
 }
+_LITTLE = 1e-6  # of the cost: what fine-tuning may leave without a word
 _SLOW = 0.01  # of tol: quasi-Newton steps gain less, and more of them follow
 _OF_ALL = ("n_init", "max_iter", "tol", "accelerate", "block_size", "verbose", "callbacks")
 
@@ -345,6 +347,17 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         start = to_numpy(flattened(layers))
         result = fitting.fit(descent.step, lambda progress: (descent.start(start), False), options)
         self.fine_tune_history_ = np.array(result.history)
+        walk = result.params
+        size = sum(  # of the terms of the cost, to which its rounding is relative
+            square * float(np.sum(to_numpy(layer.components) ** 2)) / term.sigma2
+            for square, layer, term in zip(squares, layers, terms, strict=True)
+        )
+        if walk.stuck and descent.promised(walk) > _LITTLE * (walk.value + _LITTLE * size):
+            warn_user(
+                "DeepNLMF cannot be fine-tuned further: no step lowers the cost, although its gradient is "
+                "not zero; a larger alpha determines sources better",
+                ConvergenceWarning,
+            )
         evaluate(result.params.at)
         state = kept["state"]
         assert state.shape[1] == n_states
