@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler, scale
 
 import latently
-from latently.distributions.labelled import LabelledMixture
+from latently.distributions.labelled import AnswerSums, LabelledMixture, LabelledParams
+from latently.distributions.low_rank import LowRankGaussian, LowRankParams
 from latently.metrics import signal_to_error_ratio
 from latently.mixture import MPPCA, PPCA
 from latently.supervised import MFMClassifier, mfm
@@ -227,6 +228,23 @@ def test_three_steps_without_weights(C):
     for _ in range(3):
         expected = oracle.step(X, y, expected)
     assert_same(theta_of(started(theta, max_iter=3, **EXACT).fit(X, y)), expected)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e8])
+def test_the_regression_of_answers_does_not_depend_on_the_size_of_factors(size):
+    """Two factors that are the same have singular moments, and any coefficients with the same sum do."""
+    family = LowRankGaussian(2, np.zeros(3), isotropic=True)
+    theta = example(np.random.default_rng(0), 1, 2, 3, 2)
+    params = LabelledParams(theta[0], LowRankParams(*theta[1:4]), *theta[4:])
+    kernel = LabelledMixture(family)
+    y = np.vander(size * np.linspace(-1, 2, 10), 2)[:, [0, 0, 1]]
+    v = 1.0 + y[:, 0] / size + np.resize([0.1, -0.1], 10)
+    answers = AnswerSums(np.array([10.0]), (y.T @ y)[None], (v @ y)[None], np.array([v @ v]))
+    moved = kernel.m_step(replace(kernel.implied_stats(params), answers=answers), params)
+    slope, level = np.polyfit(y[:, 0], v, 1)
+    noise = np.std(v - slope * y[:, 0] - level)
+    np.testing.assert_allclose(moved.coef.sum() * noise, slope, rtol=1e-6)
+    np.testing.assert_allclose(moved.intercept * noise, level, rtol=1e-6)
 
 
 def test_no_step_is_no_change():

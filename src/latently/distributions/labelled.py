@@ -346,7 +346,8 @@ class LabelledMixture(Mixture):
         one = eye(of.sum_yv.shape[1], of.sum_yy)
         yy = xp.where(filled[:, None, None], of.sum_yy, one)
         n = xp.where(filled, of.weight, 1.0)
-        beta = xp.linalg.solve(yy + 1e-14 * n[:, None, None] * one, of.sum_yv[..., None])[..., 0]
+        ridge = 1e-14 * xp.maximum(xp.linalg.diagonal(yy), n[:, None])  # far factors are large ones
+        beta = xp.linalg.solve(yy + ridge[:, None, :] * one, of.sum_yv[..., None])[..., 0]
         noise = (of.sum_vv - xp.sum(beta * of.sum_yv, axis=1)) / n
         beta = _at_most(_LARGEST, beta / xp.sqrt(xp.where(noise > 0, noise, 1.0))[:, None])
         beta = xp.where((filled & (noise > 0))[:, None], beta, self._joined(params))
