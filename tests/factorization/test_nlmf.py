@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import latently
 from latently.core.block import Block
 from latently.core.quasi_newton import Descent
-from latently.distributions.convex_rows import Rows, Softmax, descended, inverse_of, minimised
+from latently.distributions.convex_rows import Rows, Shape, Softmax, descended, inverse_of, minimised
 from latently.distributions.mappings import MAPPINGS, Tanh
 from latently.distributions.nonlinear import Layer, Multiply, Newton, Terms, prepared, swept_rows
 from latently.distributions.stack import climbed, flattened, unflattened
@@ -529,6 +529,17 @@ def test_the_gradient_of_the_total_cost_is_that_of_its_differences():
         direction = np.random.default_rng(seed).normal(size=at.shape)
         change = (evaluated(at + 1e-6 * direction)[0] - evaluated(at - 1e-6 * direction)[0]) / 2e-6
         assert gradient @ direction == pytest.approx(change, rel=1e-3)
+
+
+def test_a_bound_that_is_near_does_not_keep_a_row_from_its_minimum():
+    # a long step along (1, 1), of which one coordinate may take next to nothing
+    close = 1.0 - 1e-8
+    gram, least = np.array([[1.0, -close], [-close, 1.0]]), np.array([[2.0, 2.0]])
+    pull = least @ gram
+    shape = Shape(upper=np.array([1.0, np.inf]))
+    rows = Rows(shape, gram[None], None, pull, 0.5 * np.sum(pull * least, axis=1))
+    U = minimised(rows, np.full((1, 2), 1.0 - 1e-4), tolerance=1e-13)
+    np.testing.assert_allclose(U, [[1.0, 2.0 - close]], rtol=0, atol=1e-12)
 
 
 def test_a_source_at_the_end_of_its_range_passes_no_gradient_down():

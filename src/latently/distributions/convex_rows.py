@@ -11,8 +11,10 @@ Projected Newton steps: coordinates at a bound, or at s = 0 where the penalty ha
 gradient keeps them there; the others take a Newton step, projected on the side of the kink on which they are.
 A shared G makes the Newton equations of all rows one conjugate-gradient iteration in matrix products,
 preconditioned by one inverse: rows differ from G by few held coordinates, a diagonal and C - 1 directions.
-Every row has its own step length and ends on its own, so that its result does not depend on other rows. An
-iteration costs O(n r^2). Bertsekas (1982), SIAM J. Control and Optimization 20.
+Where no length of the projected step descends, a bound is near that the whole step would pass: the part up
+to it descends, and holds that coordinate from then on; without such a bound a step along the gradient is
+taken. Every row has its own step length and ends on its own, so that its result does not depend on other
+rows. An iteration costs O(n r^2). Bertsekas (1982), SIAM J. Control and Optimization 20.
 """
 
 from __future__ import annotations
@@ -171,14 +173,19 @@ def minimised_from(
             rows, here, left = rows.take(going), here.take(going), xp.take(left, going, axis=0)
             side, gradient, step, free = (xp.take(a, going, axis=0) for a in (side, gradient, step, free))
         here, stuck = _along(rows, here, side, gradient, step, _HALVINGS)
-        if bool(xp.any(stuck)):  # a projected Newton step need not descend; one along the gradient does
+        if bool(xp.any(stuck)):  # a projected Newton step need not descend; one to the bound or down does
             index = xp.nonzero(stuck)[0]
             their, at = rows.take(index), here.take(index)
             theirs = [xp.take(array, index, axis=0) for array in (side, gradient, free)]
+            direct = xp.take(step, index, axis=0)
+            part = _within(their.shape, at.U, direct)
+            nearer, far = _along(their, at, theirs[0], theirs[1], part[:, None] * direct, 0)
+            reached = ~far & (part > 0) & (part < 1)
             downhill = -theirs[1] / _diagonal(their, at, theirs[0])
             at, lost = _along(
                 their, at, theirs[0], theirs[1], xp.where(theirs[2], downhill, 0.0), _MORE_HALVINGS
             )
+            at, lost = _put(at, nearer.take(xp.nonzero(reached)[0]), reached), lost & ~reached
             here = _put(here, at, stuck)
             if bool(xp.any(lost)):  # rounding is all that is left
                 gone = xp.zeros_like(stuck)
@@ -527,6 +534,14 @@ def _along(
             there = _put(there, tried.take(better), chosen)
             stays = stays & ~chosen
     return _put(there, here.take(xp.nonzero(stays)[0]), stays), stays
+
+
+def _within(shape: Shape, U: Array, step: Array) -> Array:
+    """(n,) the part of a step that ends at the first bound; one where it meets none."""
+    xp = namespace(U)
+    room = xp.where(step > 0, shape.upper - U, U - shape.lower)
+    part = xp.where(step != 0, room / xp.where(step != 0, xp.abs(step), 1.0), 1.0)
+    return xp.clip(xp.min(part, axis=1), min=0.0, max=1.0)
 
 
 def _projected(shape: Shape, before: Array, after: Array, side: Array) -> Array:
