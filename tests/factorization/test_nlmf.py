@@ -540,6 +540,12 @@ def test_a_bound_that_is_near_does_not_keep_a_row_from_its_minimum():
     rows = Rows(shape, gram[None], None, pull, 0.5 * np.sum(pull * least, axis=1))
     U = minimised(rows, np.full((1, 2), 1.0 - 1e-4), tolerance=1e-13)
     np.testing.assert_allclose(U, [[1.0, 2.0 - close]], rtol=0, atol=1e-12)
+    # the same towards the kink of a penalty, of which one coordinate is already very near
+    least = np.array([[-1.0, -1.0]])
+    shape = Shape(penalty=np.array([3e-8, 0.0]), penalised=True)
+    rows = Rows(shape, gram[None], None, least @ gram, 0.5 * np.sum(least @ gram * least, axis=1))
+    U = minimised(rows, np.full((1, 2), 1e-4), tolerance=1e-13)
+    np.testing.assert_allclose(U, [[0.0, close - 1.0]], rtol=0, atol=1e-12)
 
 
 def test_a_source_at_the_end_of_its_range_passes_no_gradient_down():

@@ -11,8 +11,8 @@ Projected Newton steps: coordinates at a bound, or at s = 0 where the penalty ha
 gradient keeps them there; the others take a Newton step, projected on the side of the kink on which they are.
 A shared G makes the Newton equations of all rows one conjugate-gradient iteration in matrix products,
 preconditioned by one inverse: rows differ from G by few held coordinates, a diagonal and C - 1 directions.
-Where no length of the projected step descends, a bound is near that the whole step would pass: the part up
-to it descends, and holds that coordinate from then on; without such a bound a step along the gradient is
+Where no length of the projected step descends, a bound or kink is near that the whole step would pass: the
+part up to it descends, and holds that coordinate from then on; without one a step along the gradient is
 taken. Every row has its own step length and ends on its own, so that its result does not depend on other
 rows. An iteration costs O(n r^2). Bertsekas (1982), SIAM J. Control and Optimization 20.
 """
@@ -537,9 +537,13 @@ def _along(
 
 
 def _within(shape: Shape, U: Array, step: Array) -> Array:
-    """(n,) the part of a step that ends at the first bound; one where it meets none."""
+    """(n,) the part of a step that ends at the first bound or kink; one where it meets none."""
     xp = namespace(U)
     room = xp.where(step > 0, shape.upper - U, U - shape.lower)
+    if shape.penalised and shape.signed:
+        way = shape.mapping.zero - U
+        ahead = (way * step > 0) & (shape.penalty + 0.0 * U > 0)
+        room = xp.where(ahead, xp.minimum(room, xp.abs(way)), room)
     part = xp.where(step != 0, room / xp.where(step != 0, xp.abs(step), 1.0), 1.0)
     return xp.clip(xp.min(part, axis=1), min=0.0, max=1.0)
 
