@@ -307,6 +307,16 @@ def test_classes_that_borrow_have_shorter_intervals():
     assert spread[1] < 0.8 * spread[0]
 
 
+def test_whole_numbers_name_classes_as_they_are():
+    """Loadings belong to no class: beside missing ones the numbers of classes became 0.0 and 1.0."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X = rng.normal(size=(60, 3)) + 4.0 * y[:, None]
+    model = MJFAClassifier(1, 1, temperature=None, shrinkage=None, **QUICK).fit(X, y)
+    result = bootstrap(model, X, y, n_draws=10, random_state=0)
+    assert "weight of class 1: " in result.summary()
+
+
 def test_components_of_classes_are_matched_within_their_class():
     rng = np.random.default_rng(0)
     y = np.arange(240) % 2

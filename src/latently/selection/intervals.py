@@ -54,7 +54,9 @@ class ParameterIntervals:
                 title = AXES[symbol] + ("_2" if symbol in shape[:axis] else "")
                 places = index[:, axis]
                 names = self._names.get(symbol)
-                columns[title] = places if names is None else [names[i] for i in places]
+                if names is not None:  # objects, since whole numbers beside missing ones would become 0.0
+                    places = pandas().Series([names[i] for i in places], dtype=object)
+                columns[title] = places
             numbers = (estimate, *self._numbers(name))
             values = [np.asarray(array)[at] if len(shape) else np.atleast_1d(array) for array in numbers]
             columns |= dict(zip(_NUMBERS, values, strict=True))
