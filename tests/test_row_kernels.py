@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from latently.backend import row_kernels  # noqa: E402
+from latently.backend import row_kernels  # noqa: E402 (only where torch is installed)
 
 PROGRAM = """
 import torch
