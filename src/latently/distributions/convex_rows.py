@@ -32,9 +32,8 @@ _UNBOUNDED = float("inf")
 _MOST_STEPS = 200
 _HALVINGS, _MORE_HALVINGS = 12, 60
 _ARMIJO = 1e-4
-_TO_THE_END = (
-    0.9  # of the way to the end of the range that one step may go, where the penalty is infinite there
-)
+# Of the way to the end of the range that one step may go, where the penalty is infinite there.
+_TO_THE_END = 0.9
 INNER, _INNER_STEPS = 1e-10, 60  # of conjugate gradients: what is left of the squared residual; iterations
 _TIMES_HELD = 2  # how often coordinates are held back before a step is taken
 _NOTHING = 1e-280  # sizes of a gram below which its inverse would overflow

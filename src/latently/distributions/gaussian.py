@@ -38,9 +38,8 @@ from latently.distributions.responsibilities import Responsibilities, has_rows
 NEAR_FLOOR = 1e-3  # relative distance within which a variance is at the floor
 
 
-_AT_ONCE = (
-    500_000  # numbers, components times rows times features, that stay in the cache: one product for all
-)
+# Numbers, components times rows times features, that stay in the cache: one product for all.
+_AT_ONCE = 500_000
 _AT_ONCE_ON_DEVICE = 200_000_000
 _LARGEST_LOG = 300.0  # log of the largest standard deviation accepted in an extrapolation
 

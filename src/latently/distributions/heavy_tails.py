@@ -39,9 +39,8 @@ from latently.distributions.responsibilities import Responsibilities
 
 FEWEST_DEGREES, MOST_DEGREES = 1.0, 1e4  # bounds of the degrees of freedom; with the most, tails are normal
 _START = 10.0
-_WIDEST = (
-    3.0  # degrees of freedom below which the variance, infinite for two, is taken to be that for so many
-)
+# Degrees of freedom below which the variance, infinite for two, is taken to be that for so many.
+_WIDEST = 3.0
 _NEWTON_STEPS = 6
 _EMPTY = 1e-250  # precision of a component below which quotients of sums have no digits
 

@@ -12,9 +12,8 @@ from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.distributions.nonlinear import Layer
 from latently.factorization import starts
 
-_COVARIANCE_OF = (
-    2048  # features up to which the covariance is formed; beyond, axes are found by power iteration
-)
+# Features up to which the covariance is formed; beyond, axes are found by power iteration.
+_COVARIANCE_OF = 2048
 _MORE, _POWERS = 20, 8
 _FILL = 0.9  # of the range of the map, which sources of the start take up
 _RANK = 1e-12  # of the largest variance: a smaller one is rounding
