@@ -95,7 +95,8 @@ def test_what_minus_one_means():
     assert codes.tolist() == [1, UNLABELLED, 0] and classes.tolist() == ["a", "b"]
     codes, classes = class_labels(None, np.array(["b", -1], dtype=object), 2)
     assert codes.tolist() == [0, UNLABELLED] and classes.tolist() == ["b"]
-    codes, classes = class_labels(None, ["b", "-1", "a"], 3)  # text is a label, whatever it says
+    with pytest.warns(UserWarning, match=r"the text '-1', which is taken for a class.*astype\(object\)"):
+        codes, classes = class_labels(None, ["b", "-1", "a"], 3)  # text is a label, whatever it says
     assert codes.tolist() == [2, 0, 1] and classes.tolist() == ["-1", "a", "b"]
     assert class_labels(None, [True, False], 2)[0].tolist() == [1, 0]
 
@@ -118,12 +119,12 @@ def test_labels_of_classes_that_are_known_already():
     [
         (None, "requires y"),
         ([0, 1, 1], "4 in all, not 3"),
-        ([0, 1, np.nan, 1], "NaN"),
+        ([0, 1, np.nan, 1], "NaN; drop unlabelled rows"),
         ([0, 1, np.inf, 1], "infinity"),
         ([0.1, 0.2, 0.3, 0.4], "continuous|Unknown label type"),
         ([-1, -1, -1, -1], "every row is unlabelled"),
         ([0, 1, 2, -1], "use another label for that class"),
-        (np.array(["a", "b", None, "a"], dtype=object), "objects: NoneType and str"),
+        (np.array(["a", "b", None, "a"], dtype=object), "objects: NoneType and str; drop"),
         (pd.Series(["a", None, "b", "a"]), "NaN|NoneType"),
         (pd.array([0, 1, pd.NA, 1], dtype="Int64"), "NaN"),
         (np.array(["a", 1, "b", 2], dtype=object), "objects: int and str"),

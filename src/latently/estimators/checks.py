@@ -224,6 +224,16 @@ def check_mixing_weights(name, weights):
     return weights / weights.sum() if off > 1e-12 else weights
 
 
+def check_class_prior(class_prior, n_classes):
+    """Positive probabilities (n_classes,) that sum to one."""
+    prior = numbers("class_prior", class_prior)
+    if prior.shape != (n_classes,):
+        raise ValueError(
+            f"class_prior must have an entry for each of the {n_classes} classes, not shape {prior.shape}"
+        )
+    return check_mixing_weights("class_prior", check_positive("class_prior", prior))
+
+
 def check_positive(name, array):
     if np.any(array <= 0):
         raise ValueError(f"{name} must be positive; its smallest entry is {array.min():.6g}")

@@ -66,7 +66,7 @@ def class_labels(estimator, y, n_rows, classes=None):
     """Indices (n_rows,) of the sorted classes, -1 for unlabelled rows; and the classes.
 
     -1 marks unlabelled rows if there are at least two other labels; otherwise it is a class, so that -1 and 1
-    can be used as two classes. If labels are text, "-1" is a class like any other.
+    can be used as two classes. If labels are text, "-1" is a class like any other, with a warning.
     """
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
@@ -84,13 +84,22 @@ def class_labels(estimator, y, n_rows, classes=None):
         raise ValueError("every row is unlabelled (-1), so there are no classes to learn")
     if known.dtype == object and all(isinstance(label, str) for label in known):
         known = known.astype(str)
+    takes_unlabelled = getattr(estimator, "takes_unlabelled", True)
     if len(known):
+        cure = "; use the number -1 for unlabelled rows" if takes_unlabelled else "; drop unlabelled rows"
+        if known.dtype.kind == "f" and np.isnan(known).any():
+            raise ValueError(f"y contains NaN{cure}")
         assert_all_finite(known, input_name="y")
         if known.dtype == object:
             kinds = " and ".join(sorted({type(label).__name__ for label in known}))
-            raise ValueError(f"Unknown label type: y must hold numbers or text, not objects: {kinds}")
+            raise ValueError(f"Unknown label type: y must hold numbers or text, not objects: {kinds}{cure}")
         check_classification_targets(known)
     found = np.unique(known)
+    if classes is None and takes_unlabelled and found.dtype.kind == "U" and str(UNLABELLED) in found:
+        warn_user(
+            "y holds the text '-1', which is taken for a class; if it marks unlabelled rows, make it the "
+            "number -1 in an array of objects: y = y.astype(object); y[y == '-1'] = -1"
+        )
     if classes is None and len(found) < 2 and unlabelled.any() and y.dtype != object:
         unlabelled[:], known = False, y
         found = np.unique(y)

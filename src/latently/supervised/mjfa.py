@@ -12,12 +12,12 @@ from latently.backend.namespace import like, namespace, to_numpy
 from latently.distributions.groups import ClassGroups, by_group, joint_weights, split_weights
 from latently.distributions.responsibilities import normalise
 from latently.estimators.checks import (
+    check_class_prior,
     check_flag,
     check_integer,
     check_locations,
     check_mixing_weights,
     check_positive,
-    parameter,
 )
 from latently.estimators.classifier import DensityClassifier, check_temperature
 from latently.estimators.options import estimator, option
@@ -263,7 +263,7 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
 
     def _structure(self):
         C = labelled.n_classes(self)
-        prior = None if self.class_prior is None else self._given_prior(C)
+        prior = None if self.class_prior is None else check_class_prior(self.class_prior, C)
         return ClassStructure(C * self.n_components, self.n_factors, bool(self.shared_covariance), C, prior)
 
     def _borrows_by_itself(self):
@@ -293,10 +293,6 @@ class MJFAClassifier(  # type: ignore[misc]  # it predicts classes, where a mixt
         return more
 
     _prior, _start = labelled.prior, labelled.start
-
-    def _given_prior(self, C):
-        prior = parameter("class_prior", self.class_prior, (C,))
-        return check_mixing_weights("class_prior", check_positive("class_prior", prior))
 
     def _check_options(self):
         super()._check_options()

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from latently.backend.namespace import like, namespace, to_numpy
 from latently.core.data import Data
 from latently.estimators.base import Estimator
-from latently.estimators.checks import check_mixing_weights, numbers
+from latently.estimators.checks import check_class_prior
 from latently.estimators.classifier import FEW, DensityClassifier, check_temperature
 from latently.estimators.data import check_data, in_memory
 from latently.estimators.fitting import ended_by_one_interrupt
@@ -251,7 +251,7 @@ class PerClass(DensityClassifier, Estimator):
             raise ValueError(f"sample_weight is zero for every row of class {label!r}; drop these rows")
         if self.class_prior is None:
             return weight / weight.sum()
-        return _checked_prior(self.class_prior, len(weight))
+        return check_class_prior(self.class_prior, len(weight))
 
     # -- using a fitted model -----------------------------------------------------------------------
 
@@ -335,24 +335,13 @@ class PerClass(DensityClassifier, Estimator):
             raise ValueError("its densities differ in their number of features")
 
     def _set_fitted_arrays(self, class_prior):
-        self.class_prior_ = _checked_prior(class_prior, len(self.densities_))
+        self.class_prior_ = check_class_prior(class_prior, len(self.densities_))
         self._set_classes(None, len(class_prior))
 
 
 def _is_density(density):
     can = all(hasattr(density, method) for method in ("fit", "score_samples", "get_params"))
     return can and not isinstance(density, type) and not is_classifier(density)
-
-
-def _checked_prior(class_prior, n_classes):
-    prior = numbers("class_prior", class_prior)
-    if prior.shape != (n_classes,):
-        raise ValueError(
-            f"class_prior must have an entry for each of the {n_classes} classes, not shape {prior.shape}"
-        )
-    if np.any(prior <= 0):
-        raise ValueError(f"class_prior must be positive; its smallest entry is {prior.min():.6g}")
-    return check_mixing_weights("class_prior", prior)
 
 
 def _of_class(rows, codes, weight, lent, code):
