@@ -67,6 +67,14 @@ def test_long_doubles_beyond_float64(name, X):
         make(name).fit(with_entry(X.astype(np.longdouble), np.longdouble("1e400")))
 
 
+def test_columns_of_text_are_named(X):
+    table = pd.DataFrame(X).assign(colour=["red", "blue"] * (N // 2))
+    with pytest.raises(ValueError, match=r"text in 'colour'.*MixedMixture or TableModel"):
+        GaussianMixture(2).fit(table.rename(columns=str))
+    with pytest.raises(ValueError, match="convert string to float: 'red'; leave columns"):
+        GaussianMixture(2).fit(table.to_numpy())
+
+
 def test_too_few_rows(X):
     with pytest.raises(ValueError, match=r"n_components=41.*n_samples=40"):
         GaussianMixture(41).fit(X)

@@ -627,7 +627,10 @@ BAD = {
     "too many components": ({"n_components": 100}, "n_components=100 must not be larger than n_samples=60"),
     "n_factors=0": ({"n_factors": 0}, "n_factors must be an integer of at least 1"),
     "n_factors > n_features": ({"n_factors": 6}, "n_factors=6 must not be larger than n_features=5"),
-    "prior too short": ({"class_prior": [0.5, 0.5]}, r"class_prior must have an entry for each of the 3 classes"),
+    "prior too short": (
+        {"class_prior": [0.5, 0.5]},
+        r"class_prior must have an entry for each of the 3 classes",
+    ),
     "prior negative": ({"class_prior": [0.6, 0.6, -0.2]}, "class_prior must be positive"),
     "prior zero": ({"class_prior": [0.5, 0.5, 0.0]}, "class_prior must be positive"),
     "prior sum": ({"class_prior": [0.5, 0.5, 0.5]}, "class_prior must .* sum to one"),

@@ -75,7 +75,26 @@ def _checked_rows(estimator, X, *, reset, missing):
 def checked_table(estimator, X, **options):
     """The rows by `validate_data`, which alone takes what a mask hides for entries, and times for numbers."""
     with errors_name("X"):
-        return validate_data(estimator, real_numbers("X", X), **options)
+        try:
+            return validate_data(estimator, real_numbers("X", X), **options)
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            raise ValueError(
+                f"{error}{_columns_of_text(X)}; leave columns of text out, or use MixedMixture or "
+                "TableModel, which take them"
+            ) from None
+
+
+def _columns_of_text(X):
+    """Where a data frame has text, in words."""
+    if not hasattr(X, "columns"):
+        return ""
+    names = [name for name in X.columns if any(isinstance(value, str) for value in X[name])]
+    if not names:
+        return ""
+    more = ", ..." if len(names) > 3 else ""
+    return f" (text in {', '.join(map(repr, names[:3]))}{more})"
 
 
 def in_memory(X):
