@@ -23,8 +23,11 @@ import scipy
 import sklearn
 
 from latently import __version__ as latently_version
+from reproductions.source import state
+from reproductions.told import Told
 
 Record = dict[str, Any]
+Text = str | Callable[[Told], str]
 HERE = Path(__file__).parent
 
 
@@ -52,10 +55,13 @@ class Reproduction:
     summary : callable, optional
         `summary(rows)` gives the records of a short table that is shown first; a row is a record with the
         published numbers as "..., published".
-    remarks : sequence of str
-        Why numbers differ, and what is wrong with the printed ones.
-    missed : str
+    remarks : sequence of str or callable
+        Why numbers differ, and what is wrong with the printed ones. One that tells numbers of ours is
+        `remark(told)`, which takes them from a `Told`; it is left out if a run has not measured them.
+    missed : str or callable
         Why cells are worse than the print, in short; needed where any is.
+    other_numbers : mapping of str to str
+        Numbers in remarks that are neither of these results nor printed: where they come from.
     figures : mapping of str to callable
         Ending of the file name to `figure(result)`, which gives a matplotlib figure, or None for rows that
         were not measured.
@@ -82,8 +88,9 @@ class Reproduction:
     settings: Mapping[str, Any] = field(default_factory=dict)
     quick_settings: Mapping[str, Any] = field(default_factory=dict)
     summary: Callable[[list[Record]], list[Record]] | None = None
-    remarks: Sequence[str] = ()
-    missed: str = ""
+    remarks: Sequence[Text] = ()
+    missed: Text = ""
+    other_numbers: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, Callable[[Result], Any]] = field(default_factory=dict)
     better: Mapping[str, str] = field(default_factory=dict)
     excluded: Callable[[Record, str], str | None] = lambda record, measure: None
@@ -126,6 +133,24 @@ class Result:
             rows.append(record | {beside(name): printed[name] for name in printed if name not in keys})
         return rows
 
+    def remarks(self) -> list[str]:
+        """What there is to say about these numbers."""
+        return [text for text in map(self.tell, self.reproduction.remarks) if text]
+
+    def missed(self) -> str:
+        """Why cells are worse than the print."""
+        return self.tell(self.reproduction.missed)
+
+    def tell(self, text: Text) -> str:
+        """The text in one line, with our numbers in their places; nothing if they were not measured."""
+        if callable(text):
+            of = self.reproduction
+            try:
+                text = text(Told(of.keys, self.records, of.published))
+            except LookupError:
+                return ""
+        return one_line(text)
+
     def to_markdown(self) -> str:
         of = self.reproduction
         rows = self.rows()
@@ -147,8 +172,9 @@ class Result:
             f"{'Quick run' if self.quick else 'Full run'}, seed {self.seed}{settings}.",
             numbers,
         ]
-        if of.remarks:
-            parts.append("## Remarks\n\n" + "\n".join(f"- {one_line(remark)}" for remark in of.remarks))
+        remarks = self.remarks()
+        if remarks:
+            parts.append("## Remarks\n\n" + "\n".join(f"- {remark}" for remark in remarks))
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> str:
@@ -159,7 +185,7 @@ class Result:
             "source": one_line(of.source),
             "data": one_line(of.data),
             "protocol": paragraphs(of.protocol),
-            "remarks": [one_line(remark) for remark in of.remarks],
+            "remarks": self.remarks(),
             "quick": self.quick,
             "seed": self.seed,
             "settings": dict(self.settings),
@@ -198,12 +224,12 @@ class Result:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and the packages that numbers depend on, and the GPU if networks were trained on one."""
+    """Of Python, the packages and the source that numbers depend on, and the GPU if there was one."""
     packages = {"numpy": numpy, "scipy": scipy, "scikit-learn": sklearn}
     torch = sys.modules.get("torch")
     packages |= {"torch": torch} if torch else {}
     found = {"python": platform.python_version(), "latently": latently_version}
-    found |= {name: str(package.__version__) for name, package in packages.items()}
+    found |= {name: str(package.__version__) for name, package in packages.items()} | state()
     if torch and torch.cuda.is_available():
         found["GPU"] = torch.cuda.get_device_name()
     return found

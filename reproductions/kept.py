@@ -11,14 +11,13 @@ import inspect
 import json
 import os
 import tempfile
-from functools import cache
 from pathlib import Path
 
 from latently import load
 from latently.deep import JointAutoencoder
+from reproductions.source import digest
 
 NETWORKS = Path(inspect.getfile(JointAutoencoder)).parent
-LIBRARY = NETWORKS.parent
 
 
 def kept(name, settings, compute, code=NETWORKS):
@@ -48,10 +47,3 @@ def folder_of_kept():
     folder = Path(tempfile.gettempdir(), "latently-reproductions")
     folder.mkdir(exist_ok=True)
     return folder
-
-
-@cache
-def digest(folder):
-    """Of the code in a folder."""
-    files = sorted(folder.rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).digest()

@@ -8,7 +8,7 @@ from collections import Counter
 from reproductions import available
 from reproductions.document_003._protocol import PROTOCOL
 from reproductions.evidence import of_classes, of_clusters
-from reproductions.framework import HERE, one_line, paragraphs, table
+from reproductions.framework import HERE, Result, paragraphs, table
 from reproductions.inventory import DOCUMENTS, ITEMS, STATES
 from reproductions.judgement import COMPARED, EXCLUDED, MATCHED, NOISE, NOT_RUN, WORSE, cells
 
@@ -49,6 +49,10 @@ variants of 2L-MJFA have the same components and dimensions, at most two compone
 """
 ABOUT_PROTOCOLS = """\
 For each result the rows, how its numbers came about, and the settings of the run; a line unfolds.
+"""
+ABOUT_SOURCES = """\
+The last commit that changed the library before results were run by it, and the first digits of the SHA-256 of
+its code; results that were run before this was kept have none.
 """
 SHARED_OF = "003"
 
@@ -112,6 +116,7 @@ def page():
             for item in own
         ]
         parts += [f"### Document {document}: {title}", table(lines, dict.fromkeys(lines[0], ""))]
+    parts += ["## By which source", ABOUT_SOURCES, by_source()]
     parts += ["## Protocols", ABOUT_PROTOCOLS, *protocols(), "\n".join(targets())]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
@@ -122,7 +127,8 @@ def reasons_of_worse(counted):
     for name, own in counted.items():
         worse = sum(cell.state == WORSE for cell in own)
         if worse:
-            lines.append({"table": link(name), "worse": worse, "why": one_line(available()[name].missed)})
+            told = Result.of_saved(available()[name], saved(name))
+            lines.append({"table": link(name), "worse": worse, "why": told.missed()})
     return table(lines, dict.fromkeys(lines[0], "")) if lines else "None."
 
 
@@ -223,6 +229,22 @@ def earlier():
     return (
         old and f"Run by an earlier protocol, as told below, and not yet again: {', '.join(map(link, old))}."
     )
+
+
+def by_source():
+    """Which state of the library each result is of, and on which GPU."""
+    groups = {}
+    for name in available():
+        result = saved(name)
+        if result:
+            versions = result["versions"]
+            state = tuple(versions.get(one, "not kept") for one in ("commit", "source"))
+            groups.setdefault((*state, versions.get("GPU", "")), []).append(link(name))
+    lines = [
+        {"library": commit, "code": source, "GPU": gpu, "results": ", ".join(names)}
+        for (commit, source, gpu), names in sorted(groups.items())
+    ]
+    return table(lines, dict.fromkeys(lines[0], "")) if lines else "None."
 
 
 def by(kind, everything):

@@ -25,7 +25,8 @@ from reproductions.document_003 import _protocol
 from reproductions.document_003._clustering import rows_for
 from reproductions.document_003._protocol import OPTIONS, over_draws, seed_of
 from reproductions.framework import Reproduction
-from reproductions.kept import LIBRARY, kept
+from reproductions.kept import kept
+from reproductions.source import LIBRARY
 
 METHODS = ("2L-MJFA", "mMCFA", "mPPCA", "PCA-GMM", "LDA-GMM")  # of the source
 SHARED, ALONE = "2L-MJFA, shared covariance", "2L-MJFA, no borrowed rows"

@@ -17,7 +17,8 @@ from latently.mixture import MCFA, MFA
 from reproductions.document_003 import _protocol
 from reproductions.document_003._protocol import OPTIONS, fits, from_classes, over_draws, seed_of
 from reproductions.framework import Reproduction, beside
-from reproductions.kept import LIBRARY, kept
+from reproductions.kept import kept
+from reproductions.source import LIBRARY
 
 GREY_LEVELS = 255
 SHARED, ONE_START = "MCFA, shared covariance", "MCFA, one start by k-means"

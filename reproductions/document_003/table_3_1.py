@@ -44,12 +44,12 @@ REPRODUCTION = reproduction(
     """,
     remarks=(
         """
-        The source speaks of 300 rows of each Gaussian, but its BIC values are those of 300 rows in all; 900
-        give three times as much. The covariance of the third is printed with two values for one entry; here
-        that is 0.
+        The source speaks of 300 rows of each Gaussian, but its BIC values are those of 300 rows in all; as
+        many of each give three times as much. The covariance of the third is printed with two values for
+        one entry; here that is 0.
         """,
         """
-        Over five draws every mean is within noise of the print. One row is 0.0033 of ERR.
+        Over five draws every mean is within noise of the print.
         """,
     ),
     figures={"-planes": draw_planes},

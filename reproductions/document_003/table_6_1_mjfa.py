@@ -16,7 +16,8 @@ from reproductions.document_003._classification import STARTS
 from reproductions.document_003._joint import DIGITS, mnist, training_rows
 from reproductions.document_003._protocol import OPTIONS, over_draws, seed_of
 from reproductions.framework import Reproduction
-from reproductions.kept import LIBRARY, kept
+from reproductions.kept import kept
+from reproductions.source import LIBRARY
 
 KEYS = ("data",)
 COMPONENTS, FACTORS = 2, 20

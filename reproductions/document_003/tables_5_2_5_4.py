@@ -16,7 +16,8 @@ from reproductions.document_003.figures_3_8_3_11 import FROM_CLASSES as SHALLOW_
 from reproductions.document_003.figures_3_8_3_11 import MEASURES as SHALLOW_MEASURES
 from reproductions.document_003.figures_3_8_3_11 import SETS, kept_record
 from reproductions.framework import Reproduction
-from reproductions.kept import LIBRARY, kept
+from reproductions.kept import kept
+from reproductions.source import LIBRARY
 
 # data set: factors of both layers of DMFA and of DMCFA (Table 5.1); two sub-components for each component
 FACTORS = {

@@ -1,0 +1,56 @@
+"""Remarks tell the numbers that are saved: none of ours is typed."""
+
+import json
+import math
+import re
+
+import pytest
+
+from reproductions import available, overview
+from reproductions.framework import Result, one_line, paragraphs
+from reproductions.told import Told, listed, span
+from tests.reproductions.test_framework import example
+
+REPRODUCTIONS = available()
+SAVED = [name for name in REPRODUCTIONS if overview.saved(name)]
+REFERENCE = re.compile(
+    r"\b(Figs?\.|Figures?|Tables?|Sections?|section|chapter) \d[\d.]*((, | to | and |-)\d[\d.]*)*|\d{3}/\S+"
+)
+NUMBER = re.compile(r"(?<![\w.,])\d+(?:[ ,]\d{3})+(?![\d.])|(?<![\w.])\d*\.\d+|(?<![\w.,])\d{3,}|\d+(?= ?%)")
+
+
+def numbers(text):
+    """Decimals, shares in percent and long integers, without references to figures and tables."""
+    return {found.group() for found in NUMBER.finditer(REFERENCE.sub("", text))}
+
+
+def typed_numbers(reproduction, saved):
+    """Numbers in remarks that do not follow the records, and that nothing else accounts for."""
+    told = (Result.of_saved(reproduction, saved | {"records": records}) for records in records_of(saved))
+    ours, moved = (numbers(" ".join((*one.remarks(), one.missed()))) for one in told)
+    of = reproduction
+    texts = " ".join((of.title, of.source, of.data, of.protocol, json.dumps(saved["settings"])))
+    accounted = numbers(one_line(texts)) | set(of.other_numbers)
+    printed = [value for record in of.published for value in record.values() if isinstance(value, float)]
+    return sorted(one for one in ours & moved - accounted if not is_printed(one, printed))
+
+
+def records_of(saved):
+    """Records as saved, and the same with other values."""
+    yield saved["records"]
+    yield [
+        {key: 7.77 * value + 0.111 if isinstance(value, float) else value for key, value in record.items()}
+        for record in saved["records"]
+    ]
+
+
+def is_printed(number, printed):
+    """Whether a printed value reads so, rounded if need be."""
+    text = re.sub(r"[ ,]", "", number)
+    half = 0.5 * 10.0 ** -len(text.partition(".")[2])
+    return any(math.isclose(abs(value), float(text), rel_tol=0, abs_tol=half + 1e-9) for value in printed)
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_no_number_of_ours_is_typed(name):
+    assert typed_numbers(REPRODUCTIONS[name], overview.saved(name)) == []
