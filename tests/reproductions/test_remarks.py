@@ -26,22 +26,25 @@ def numbers(text):
 
 def typed_numbers(reproduction, saved):
     """Numbers in remarks that do not follow the records, and that nothing else accounts for."""
-    told = (Result.of_saved(reproduction, saved | {"records": records}) for records in records_of(saved))
-    ours, moved = (numbers(" ".join((*one.remarks(), one.missed()))) for one in told)
+    versions = saved["records"], [moved(record, reproduction.keys) for record in saved["records"]]
+    told = (Result.of_saved(reproduction, saved | {"records": records}) for records in versions)
+    ours, others = (numbers(" ".join((*one.remarks(), one.missed()))) for one in told)
     of = reproduction
     texts = " ".join((of.title, of.source, of.data, of.protocol, json.dumps(saved["settings"])))
     accounted = numbers(one_line(texts)) | set(of.other_numbers)
     printed = [value for record in of.published for value in record.values() if isinstance(value, float)]
-    return sorted(one for one in ours & moved - accounted if not is_printed(one, printed))
+    return sorted(one for one in ours & others - accounted if not is_printed(one, printed))
 
 
-def records_of(saved):
-    """Records as saved, and the same with other values."""
-    yield saved["records"]
-    yield [
-        {key: 7.77 * value + 0.111 if isinstance(value, float) else value for key, value in record.items()}
-        for record in saved["records"]
-    ]
+def moved(record, keys):
+    """The same with other values."""
+    return {key: value if key in keys else other(value) for key, value in record.items()}
+
+
+def other(value):
+    if isinstance(value, float):
+        return 7.77 * value + 0.111
+    return value.translate(str.maketrans("0123456789", "1234567890")) if isinstance(value, str) else value
 
 
 def is_printed(number, printed):
