@@ -2,14 +2,13 @@
 
 import json
 import math
+import random
 import re
 
 import pytest
 
 from reproductions import available, overview
-from reproductions.framework import Result, one_line, paragraphs
-from reproductions.told import Told, listed, span
-from tests.reproductions.test_framework import example
+from reproductions.framework import Result, one_line
 
 REPRODUCTIONS = available()
 SAVED = [name for name in REPRODUCTIONS if overview.saved(name)]
@@ -26,25 +25,30 @@ def numbers(text):
 
 def typed_numbers(reproduction, saved):
     """Numbers in remarks that do not follow the records, and that nothing else accounts for."""
-    versions = saved["records"], [moved(record, reproduction.keys) for record in saved["records"]]
+    rng = random.Random(0)
+    versions = saved["records"], [moved(record, reproduction.keys, rng) for record in saved["records"]]
     told = (Result.of_saved(reproduction, saved | {"records": records}) for records in versions)
     ours, others = (numbers(" ".join((*one.remarks(), one.missed()))) for one in told)
     of = reproduction
     texts = " ".join((of.title, of.source, of.data, of.protocol, json.dumps(saved["settings"])))
     accounted = numbers(one_line(texts)) | set(of.other_numbers)
-    printed = [value for record in of.published for value in record.values() if isinstance(value, float)]
+    printed = [
+        value for record in of.published for value in record.values() if isinstance(value, (int, float))
+    ]
     return sorted(one for one in ours & others - accounted if not is_printed(one, printed))
 
 
-def moved(record, keys):
+def moved(record, keys, rng):
     """The same with other values."""
-    return {key: value if key in keys else other(value) for key, value in record.items()}
+    return {key: value if key in keys else other(value, rng) for key, value in record.items()}
 
 
-def other(value):
+def other(value, rng):
+    if isinstance(value, str):
+        return value.translate(str.maketrans("0123456789", "1234567890"))
     if isinstance(value, float):
-        return 7.77 * value + 0.111
-    return value.translate(str.maketrans("0123456789", "1234567890")) if isinstance(value, str) else value
+        return rng.uniform(2, 9) * value + rng.uniform(0.1, 0.9)
+    return 7 * value + 3 if isinstance(value, int) else value
 
 
 def is_printed(number, printed):
