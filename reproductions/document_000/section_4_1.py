@@ -103,6 +103,11 @@ REPRODUCTION = Reproduction(
         share of generated digits that a network trained on real digits takes for the label that was clamped.
     """,
     keys=("quantity",),
+    other_numbers=dict.fromkeys(
+        ("390", "6.3", "0.0244", "0.0135", "0.0011", "1000", "99.4", "84.6", "0.9", "0.875"),
+        "section-4.1-gpu.json",
+    )
+    | dict.fromkeys(("576", "0.0161", "0.0158", "10,000"), "an earlier run on that GPU"),
     columns={"value": ".4f"},
     published=PUBLISHED,
     measure=measure,

@@ -29,6 +29,7 @@ REPRODUCTION = Reproduction(
     data="MNIST.",
     protocol="Counted.",
     keys=("digit",),
+    other_numbers={"5421": "counted"},
     columns={"training images": "", "test images": ""},
     published=[
         {"digit": digit, "training images": fit, "test images": test}

@@ -19,6 +19,7 @@ from reproductions.document_001._bars import (
     random_start,
 )
 from reproductions.framework import Reproduction
+from reproductions.told import listed, span
 
 N_UNITS = 16
 PROPER = "at most three on"
@@ -104,6 +105,32 @@ def draw_reconstructions(result):
     return image_lines(lines, (28, 28), title="Ones and sevens: images, and what units make of them")
 
 
+def about_units(told):
+    return f"""
+        Still an image is about two units, {span(told.all("units on"), ".2f")} on average, each with about
+        half of its ink: a digit is the sum of faint ones that it lies between.
+    """
+
+
+def about_bound(told):
+    noisy, exact, proper = (told("bound", *case) for case in CASES)
+    return f"""
+        Exact steps end with a bound that is higher by {exact - noisy:.0f} per image. Without the source's
+        normalisation, which lets images with many units count less, it is higher by {proper - exact:.0f}
+        more.
+    """
+
+
+def about_pi(told):
+    pi, found = (told.all(name, ..., AS_SOURCE) for name in ("pi", "units on"))
+    expected = [N_UNITS * value for value in pi]
+    return f"""
+        Under the source's truncation pi is corrected for images with more units on than are used; with
+        {listed(pi, ".3f")} for {N_UNITS} units it expects {listed(expected, ".1f")} of them, more than the
+        {listed(found, ".2f")} that are found.
+    """
+
+
 REPRODUCTION = Reproduction(
     id="001/section-4.2",
     title="sixteen units for handwritten ones and sevens",
@@ -146,18 +173,9 @@ REPRODUCTION = Reproduction(
         slant and width; a couple are strokes that some writers add, at the middle or the foot, and dim, as
         the source says.
         """,
-        """
-        Still an image is about two units, 1.93 to 2.44 on average, each with about half of its ink: a digit
-        is the sum of faint ones that it lies between.
-        """,
-        """
-        Exact steps end with a bound that is higher by 16 per image. Without the source's normalisation, which
-        lets images with many units count less, it is higher by 6 more.
-        """,
-        """
-        Under the source's truncation pi is corrected for images with more units on than are used; with 0.160
-        and 0.229 for 16 units it expects 2.6 and 3.7 of them, more than the 1.93 and 2.44 that are found.
-        """,
+        about_units,
+        about_bound,
+        about_pi,
     ),
     figures={"-weights": draw_weights, "-images": draw_reconstructions},
 )

@@ -70,7 +70,11 @@ REPRODUCTION = reproduction(
     grid=GRID,
     more={"components": (1,)},
     tested=569,
-    other_numbers={"0.0279": "the text of the source", "114": "Table 3.9, rows of a fold"},
+    other_numbers={
+        "0.0279": "the text of the source",
+        "114": "Table 3.9, rows of a fold",
+        "4650": "parameters",
+    },
     quick={"components": (2,), "dimensions": (10,)},
     published="""
     1 2  0.1023±0.02  0.0703±0.02  0.2846±0.03  0.0935±0.03  0.0350±0.01

@@ -34,6 +34,7 @@ REPRODUCTION = Reproduction(
     data="The four real data sets of Tables 3.3 to 3.6.",
     protocol="Counted.",
     keys=("data set",),
+    other_numbers=dict.fromkeys(("257", "258", "403"), "rows, counted"),
     columns={"rows": "", "features": "", "classes": "", "rows of each class": ""},
     published=(
         {"data set": "user knowledge", "rows": 403, "features": 5, "classes": 4},

@@ -60,6 +60,7 @@ REPRODUCTION = reproduction(
     clusters=(2, 3, 4),
     dimensions=(2, 3, 4),
     draws=5,
+    other_numbers=dict.fromkeys(("257", "403"), "rows, counted"),
     variants=(SHARED,),
     quick={"clusters": (4,), "dimensions": (2,)},
     published="""

@@ -99,6 +99,7 @@ REPRODUCTION = reproduction(
         as they are.
     """,
     tested=145,
+    other_numbers=dict.fromkeys(("206", "403"), "the text of the source, and rows counted"),
     quick={"components": (2,), "dimensions": (3,)},
     published="""
     1 ?  0.1214 0.2276 0.3172 0.6621 0.4000

@@ -55,6 +55,7 @@ REPRODUCTION = Reproduction(
     data="WDBC and breast tissue (BT) with 30 columns of noise, WPBC, three classes of ULC, and LSVT.",
     protocol="Counted, for the tests that Tables 3.10 to 3.14 compare; folds may differ by a row.",
     keys=("data set",),
+    other_numbers=dict.fromkeys(("126", "147", "194", "252", "310"), "rows and features, counted"),
     columns={"training rows": "", "test rows": "", "features": "", "classes": ""},
     published=published(),
     measure=measure,

@@ -88,6 +88,14 @@ def measure(settings, seed):
     ]
 
 
+def missed(told):
+    return f"""
+        The network of the source on MNIST, with settings as far as they are printed. Layers chosen on
+        training rows have {told("error", "MNIST", "joint autoencoder, our layers"):.4f} for the printed
+        0.0324.
+    """
+
+
 REPRODUCTION = Reproduction(
     id="003/table-6.1",
     title="the joint autoencoder as a classifier",
@@ -111,10 +119,7 @@ REPRODUCTION = Reproduction(
     measure=measure,
     better={"error": "lower"},
     tested=lambda record, measure: 10_000 if record["data"] == "MNIST" else 507,
-    missed="""
-        The network of the source on MNIST, with settings as far as they are printed. Layers chosen on
-        training rows have 0.0207 for the printed 0.0324.
-    """,
+    missed=missed,
     remarks=(
         """
         With our layers every one of ten fits is below the printed error of MNIST; what matters most is the

@@ -69,6 +69,7 @@ REPRODUCTION = Reproduction(
         Settings with the least mean error are those of Table 6.1, Table 6.2 and Figures 6.3 to 6.6.
     """,
     keys=("channels", "weight", "epochs"),
+    other_numbers={"100": "a weight that was tried"},
     columns={"fits": "d", "error": ".4f", "sd": ".4f"},
     published=(),
     measure=measure,

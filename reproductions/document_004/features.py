@@ -9,6 +9,7 @@ import numpy as np
 from latently.factorization import NMF, PCA, VectorQuantizer
 from reproductions.document_000._digits import ALL, IMAGE_SHAPE, Real, as_shown, images
 from reproductions.framework import Reproduction
+from reproductions.told import listed
 
 PROTOTYPES, AXES, PARTS, PARTS_KL = "prototypes", "eigenvectors", "parts", "parts by KL"
 
@@ -84,6 +85,18 @@ def draw_reconstructions(result):
     return image_lines(lines, IMAGE_SHAPE, title="Held-out digits, and what is made of them")
 
 
+def about_parts(told):
+    like = told.all("like a digit", "prototypes")
+    ink = told("ink", "parts", 49) / told("ink", "prototypes", 49)
+    return f"""
+        "Prototypes are typical wholes": yes, {listed(like, ".2f")} of them are like a digit to the network,
+        and to the eye most are blurred digits. "Eigenvectors are gradients about the mean": they have both
+        signs and cover most of the image, and look like no digit. "Parts are localised": with r = 49 they
+        are dots and short strokes, with {ink:.2f} of the ink of prototypes; with r = 16 some are still half
+        digits.
+    """
+
+
 REPRODUCTION = Reproduction(
     id="004/features",
     title="prototypes, eigenvectors and parts of digits",
@@ -113,12 +126,7 @@ REPRODUCTION = Reproduction(
     settings={"rows": 5000, "sizes": (16, 49), "network_rows": 60000},
     quick_settings={"rows": 100, "sizes": (9,), "network_rows": 500},
     remarks=(
-        """
-        "Prototypes are typical wholes": yes, 0.88 and 0.92 of them are like a digit to the network, and to
-        the eye most are blurred digits. "Eigenvectors are gradients about the mean": they have both signs and
-        cover most of the image, and look like no digit. "Parts are localised": with r = 49 they are dots and
-        short strokes, with a tenth of the ink of prototypes; with r = 16 some are still half digits.
-        """,
+        about_parts,
         """
         PCA leaves out least, as it must on fitted images, then NMF, then vector quantisation. The notes apply
         PCA to images as they are; the mean has to be taken off first, as here.
