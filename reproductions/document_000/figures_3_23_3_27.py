@@ -23,6 +23,7 @@ from reproductions.document_000._digits import (
     images,
 )
 from reproductions.framework import Reproduction
+from reproductions.told import listed, span
 
 REAL, FULL, FACTORS = "real", "full", 10
 ANALYSERS = f"{FACTORS} factors, one noise variance"
@@ -105,6 +106,39 @@ def draw_digits(result):
     return image_lines(lines, IMAGE_SHAPE, title=title)
 
 
+OTHERS = ("diag", "spherical", "10 factors, one noise variance")
+
+
+def about_iterations(told):
+    return f"""
+        "EM converges within few iterations": yes with full covariances,
+        {listed(told.all("iterations", "full"), "d")}; the others take
+        {span(told.all("iterations", OTHERS), "d")}. In place of changes of responsibilities (Fig. 3.23) the
+        picture has log-likelihoods.
+    """
+
+
+def about_full(told):
+    size = [number / 1e6 for number in told.all("parameters", "full")]
+    return f"""
+        "Full covariances seem the right choice": not as densities. On held-out images they have
+        {listed(told.all("ln p, held out", "full"), ",.0f")}, all others
+        {span(told.all("ln p, held out", OTHERS), ".0f")}: {listed(size, ".1f")} million parameters for 5958
+        images.
+    """
+
+
+def about_numbers(told):
+    real = told("called a 2", "real")
+    return f"""
+        Neither number orders pictures here. Diagonal covariances have the highest ln p of held-out images,
+        because many pixels are nearly always zero, and they draw grains. The network calls
+        {min(told.all("called a 2", ("full", *OTHERS))):.2f} and more of all drawn images a 2, but
+        {real:.3f} of real ones: it sees through noise, and few drawn images are as odd as some real ones
+        are.
+    """
+
+
 REPRODUCTION = Reproduction(
     id="000/figures-3.23-3.27",
     title="Gaussian mixtures of the pixels of the 2",
@@ -120,6 +154,7 @@ REPRODUCTION = Reproduction(
         {NOISE_FLOOR:.0%} of the pixel's. ln p is the mean log density of images. {ABOUT_QUALITY}
     """,
     keys=("covariance", "K"),
+    other_numbers={"186,966": "entries of a covariance", "5958": "images, counted"},
     columns={
         FITTED: ".0f",
         HELD_OUT: ".0f",
@@ -148,26 +183,15 @@ REPRODUCTION = Reproduction(
         "network_rows": 500,
     },
     remarks=(
-        """
-        "EM converges within few iterations": yes with full covariances, 3 and 4; the others take 16 to 139.
-        In place of changes of responsibilities (Fig. 3.23) the picture has log-likelihoods.
-        """,
+        about_iterations,
         """
         "Means are good, drawn digits hardly handwritten": yes. Means are clean, if blurred. Drawn digits are
         2s in shreds with full covariances, 2s of grains with diagonal ones, and lie in even noise with
         spherical ones and with factors. All of them are told from real ones. "A component that draws one
         digit only" is not seen in the heaviest, which are shown.
         """,
-        """
-        "Full covariances seem the right choice": not as densities. On held-out images they have -14,607
-        and -22,673, all others between -18 and 428: 1.9 and 5.6 million parameters for 5958 images.
-        """,
-        """
-        Neither number orders pictures here. Diagonal covariances have the highest ln p of held-out images,
-        because many pixels are nearly always zero, and they draw grains. The network calls 0.99 and more of
-        all drawn images a 2, but 0.963 of real ones: it sees through noise, and few drawn images are as odd
-        as some real ones are.
-        """,
+        about_full,
+        about_numbers,
         """
         Left out: full covariances with K = 100 and 200, as in Figs. 3.26 and 3.27. A component would have 60
         or 30 images for 186,966 entries, and K = 30 takes two minutes already.

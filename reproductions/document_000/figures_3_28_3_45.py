@@ -22,6 +22,7 @@ from reproductions.document_000._digits import (
     parts,
 )
 from reproductions.framework import Reproduction
+from reproductions.told import listed, span
 
 SPHERICAL, DIAGONAL, FULL, NESTED = "spherical", "diag", "full", "full, in two layers"
 SUBCOMPONENTS = 5
@@ -160,6 +161,92 @@ def summary(rows):
     return short
 
 
+APART = "told apart"
+KINDS = ("spherical", "diag", "full")
+
+
+def likeliest(told, parts):
+    """The number of full components with the highest density of held-out 2s, and that."""
+    density = told.by_key(HELD_OUT, "2", parts, "full")
+    key = max(density, key=density.get)
+    return key[3], density[key]
+
+
+def about_kinds(told):
+    apart, density = ([told(name, "2", 30, kind, 10) for kind in KINDS] for name in (APART, HELD_OUT))
+    return f"""
+        "Full covariances are best, spherical ones noisy" (30 parts, K = 10): yes, by every measure.
+        {listed(apart, ".3f")} of the drawn images are told from real ones (spherical, diagonal, full), and
+        ln p of held-out images is {listed(density, ".1f")}. To the eye all are 2s, the first two kinds with
+        doubled strokes. Spherical ellipses are hardly smaller than the others, other than the source has
+        it.
+    """
+
+
+def about_growth(told):
+    most = [told(HELD_OUT, "2", parts, "full", 500) for parts in (30, 100)]
+    return f"""
+        "The likelihood grows with K": yes, on fitted images. On held-out ones it is highest with K =
+        {likeliest(told, 30)[0]} (30 parts) and K = {likeliest(told, 100)[0]} (100 parts), and falls more
+        and more after that: to {listed(most, ".1f")} with K = 500, where a component has 12 images.
+    """
+
+
+def about_memory(told):
+    distance = [told("distance", "2", parts, "full", 500) for parts in (30, 100)]
+    return f"""
+        "More components give less noise, and with K = 500 the model tends to overfit": both are seen. The
+        share told apart falls to {told(APART, "2", 30, "full", 500):.3f}, but drawn images come closer to
+        fitted ones than new real digits are, {distance[0]:.2f} of the distance ({distance[1]:.2f} with 100
+        parts): what improves is memory. At the best K on held-out images it is
+        {told(APART, "2", 30, "full", likeliest(told, 30)[0]):.3f}.
+    """
+
+
+def about_parts(told):
+    return f"""
+        "100 parts are worse": yes. At least {min(told.all(APART, "2", 100, KINDS)):.3f} are told apart. To
+        the eye there are specks and broken strokes, which with K = 500 go away where components are copies.
+    """
+
+
+def about_layers(told):
+    layers, one = (told(HELD_OUT, "2", 30, kind, 50) for kind in ("full, in two layers", "full"))
+    apart = [told(APART, "2", 30, kind, 50) for kind in ("full, in two layers", "full")]
+    return f"""
+        "Two layers are not expected to do better": 10 mixtures of 5 have {layers:.1f} on held-out images,
+        where one mixture of 50 has {one:.1f}, and a single layer with K = {likeliest(told, 30)[0]} has
+        {likeliest(told, 30)[1]:.1f}. {listed(apart, ".3f")} are told apart.
+    """
+
+
+def about_zeros(told):
+    diagonal = [told(HELD_OUT, "2", parts, "diag", 100) for parts in (30, 100)]
+    return f"""
+        Of all sources 0.40 (30 parts) and 0.50 (100) are exactly zero. No Gaussian says so, but one with
+        next to no variance comes close, and its log density is as high as the floor allows, also on
+        held-out images. That may be why diagonal covariances with K = 100 have the highest ln p of held-out
+        images of all ({listed(diagonal, ".1f")}), though what they draw is no better than what others do.
+        Levels of ln p hang on the floor.
+    """
+
+
+def about_calls(told):
+    shuffled, real = (
+        listed(told.all("like a digit", "all", (30, 100), kind), ".2f")
+        for kind in ("sources shuffled", "real, rebuilt")
+    )
+    return f"""
+        Nearly all drawn 2s are called a 2 ({min(told.all("called a 2", "2", ..., KINDS)):.2f} and more,
+        shuffled sources {told("called a 2", "2", 30, "sources shuffled"):.2f}), so this number does not
+        order models of one digit; "told apart" and "distance" do. Of all digits,
+        {span(told.all("like a digit", "all", ..., "full"), ".2f")} of what is drawn is like a digit,
+        {shuffled} with shuffled sources, {real} of real ones rebuilt. All classes are there. To the eye
+        most of K = 10 are between 3, 5 and 8 or between 4, 7 and 9; with K = 100 components are of one
+        digit (the picture shows the heaviest, mostly 1s, which are easiest).
+    """
+
+
 REPRODUCTION = Reproduction(
     id="000/figures-3.28-3.45",
     title="Gaussian mixtures of the sources of parts",
@@ -177,6 +264,11 @@ REPRODUCTION = Reproduction(
         if all are equally frequent.
     """,
     keys=("digits", "parts", "covariance", "K"),
+    other_numbers={
+        "0.40": "counted in sources",
+        "0.50": "counted in sources",
+        "5050": "entries of a covariance",
+    },
     columns=DENSITY | QUALITY | {"iterations": "", "falls": ""},
     published=(),
     measure=measure,
@@ -212,45 +304,13 @@ REPRODUCTION = Reproduction(
     },
     summary=summary,
     remarks=(
-        """
-        "Full covariances are best, spherical ones noisy" (30 parts, K = 10): yes, by every measure. 0.940,
-        0.901 and 0.839 of the drawn images are told from real ones (spherical, diagonal, full), and ln p of
-        held-out images is -37.8, -30.1 and -26.0. To the eye all are 2s, the first two kinds with doubled
-        strokes. Spherical ellipses are hardly smaller than the others, other than the source has it.
-        """,
-        """
-        "The likelihood grows with K": yes, on fitted images. On held-out ones it is highest with K = 20 (30
-        parts) and K = 10 (100 parts), and falls more and more after that: to -132.8 and -1357.7 with K = 500,
-        where a component has 12 images.
-        """,
-        """
-        "More components give less noise, and with K = 500 the model tends to overfit": both are seen. The
-        share told apart falls to 0.669, but drawn images come closer to fitted ones than new real digits are,
-        0.85 of the distance (0.80 with 100 parts): what improves is memory. At the best K on held-out images
-        it is 0.793.
-        """,
-        """
-        "100 parts are worse": yes. At least 0.885 are told apart. To the eye there are specks and broken
-        strokes, which with K = 500 go away where components are copies.
-        """,
-        """
-        "Two layers are not expected to do better": 10 mixtures of 5 have -25.0 on held-out images, where one
-        mixture of 50 has -25.8, and a single layer with K = 20 has -24.3. 0.764 and 0.751 are told apart.
-        """,
-        """
-        Of all sources 0.40 (30 parts) and 0.50 (100) are exactly zero. No Gaussian says so, but one with next
-        to no variance comes close, and its log density is as high as the floor allows, also on held-out
-        images. That may be why diagonal covariances with K = 100 have the highest ln p of held-out images of
-        all (-23.2, -15.3), though what they draw is no better than what others do. Levels of ln p hang on the
-        floor.
-        """,
-        """
-        Nearly all drawn 2s are called a 2 (0.97 and more, shuffled sources 0.94), so this number does not
-        order models of one digit; "told apart" and "distance" do. Of all digits, 0.59 to 0.81 of what is
-        drawn is like a digit, 0.31 and 0.20 with shuffled sources, 0.85 and 0.94 of real ones rebuilt. All
-        classes are there. To the eye most of K = 10 are between 3, 5 and 8 or between 4, 7 and 9; with
-        K = 100 components are of one digit (the picture shows the heaviest, mostly 1s, which are easiest).
-        """,
+        about_kinds,
+        about_growth,
+        about_memory,
+        about_parts,
+        about_layers,
+        about_zeros,
+        about_calls,
         """
         Left out, to save time: K = 30, 300 and 400 with 100 parts, and K = 500 for all digits with 100 parts,
         where 20 images would have to make a covariance of 5050 entries.

@@ -17,6 +17,7 @@ from reproductions.document_000._digits import (
     parts,
 )
 from reproductions.framework import Reproduction
+from reproductions.told import listed, span
 
 SPREAD = "+- over starts"
 COLUMNS = {
@@ -123,6 +124,63 @@ def draw_digits(result):
     return image_lines(lines, IMAGE_SHAPE, title="Sums of one part of each of K groups")
 
 
+FEW = (3, 5, 8, 10, 15, 20)  # groups of 30 parts
+
+
+def about_five(told):
+    return f"""
+        "Clearly 2s, but certainly not handwritten" (30 parts, K = 5): the network calls
+        {told("called a 2", 30, 5):.3f} of them a 2, and {told("told apart", 30, 5):.3f} are told from real
+        ones. To the eye some are 2s with missing entries, others loose strokes.
+    """
+
+
+def about_eight(told):
+    return f"""
+        "K = 8 may be worse": the network sees more 2s, {told("called a 2", 30, 8):.3f}, and more still up
+        to K = 20, {told("called a 2", 30, 20):.3f}. That is no praise: with most parts in every sum,
+        strokes lie side by side, and all images are one thick 2. They lie
+        {span(told.all("distance", 30, FEW), ".1f")} times as far from any fitted 2 as new real ones do,
+        whatever K is.
+    """
+
+
+def about_alike(told):
+    return f"""
+        "Images become alike as K grows": yes. With K = 20 of 30 parts, {told("groups of one", 30, 20):.0f}
+        groups have one part, and there are {told("combinations", 30, 20):.0f} different images in the mean.
+        With K = 8 the source has two groups of one; ours have {told("groups of one", 30, 8):.1f}.
+    """
+
+
+def about_many(told):
+    few = (5, 10, 15, 20)
+    return f"""
+        "100 parts hardly resemble anything": yes. Up to K = 20 they are dots and dashes, of which
+        {span(told.all("called a 2", 100, few), ".2f")} are called a 2, and which the network is seldom sure
+        of ({span(told.all("like a digit", 100, few), ".2f")}). Groupings differ: from K = 30 on the share
+        called a 2 varies by {min(told.all("+- over starts", 100, (30, 40, 50))):.2f} and more between
+        starts.
+    """
+
+
+def about_weights(told):
+    shuffled = told.all("called a 2", ..., "sources shuffled")
+    return f"""
+        Weights are missing more than groups that fit: sources with their right sizes, though shuffled, are
+        called a 2 in {shuffled[0]:.3f} (30 parts) and {shuffled[1]:.3f} (100) of all cases, and lie nearer
+        to real ones.
+    """
+
+
+def about_others(told):
+    others = told.all("called a 2", ..., "other digits, rebuilt")
+    return f"""
+        Being called a 2 is not given by the parts of 2s alone: of other digits that are made of them,
+        {listed(others, ".3f")} are.
+    """
+
+
 REPRODUCTION = Reproduction(
     id="000/figures-3.7-3.22",
     title="digits as sums of parts, one of each group",
@@ -148,32 +206,12 @@ REPRODUCTION = Reproduction(
     },
     quick_settings={"groups": ((12, (3, 6)),), "runs": 2, "rows": 150, "drawn": 40, "network_rows": 500},
     remarks=(
-        """
-        "Clearly 2s, but certainly not handwritten" (30 parts, K = 5): the network calls 0.674 of them a 2,
-        and 0.996 are told from real ones. To the eye some are 2s with missing entries, others loose strokes.
-        """,
-        """
-        "K = 8 may be worse": the network sees more 2s, 0.774, and more still up to K = 20, 0.961. That is no
-        praise: with most parts in every sum, strokes lie side by side, and all images are one thick 2. They
-        lie 1.8 times as far from any fitted 2 as new real ones do, whatever K is.
-        """,
-        """
-        "Images become alike as K grows": yes. With K = 20 of 30 parts, 12 groups have one part, and there are
-        610 different images in the mean. With K = 8 the source has two groups of one; ours have 0.4.
-        """,
-        """
-        "100 parts hardly resemble anything": yes. Up to K = 20 they are dots and dashes, of which 0.43 to
-        0.63 are called a 2, and which the network is seldom sure of (0.08 to 0.30). Groupings differ: from
-        K = 30 on the share called a 2 varies by 0.25 and more between starts.
-        """,
-        """
-        Weights are missing more than groups that fit: sources with their right sizes, though shuffled, are
-        called a 2 in 0.940 (30 parts) and 0.931 (100) of all cases, and lie nearer to real ones.
-        """,
-        """
-        Being called a 2 is not given by the parts of 2s alone: of other digits that are made of them, 0.160
-        and 0.003 are.
-        """,
+        about_five,
+        about_eight,
+        about_alike,
+        about_many,
+        about_weights,
+        about_others,
         """
         Captions of Figs. 3.19 and 3.20 have K = 5, the text and the figures about them K = 10, which is ours.
         """,

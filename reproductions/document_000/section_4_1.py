@@ -107,6 +107,7 @@ REPRODUCTION = Reproduction(
         ("390", "6.3", "0.0244", "0.0135", "0.0011", "1000", "99.4", "84.6", "0.9", "0.875"),
         "section-4.1-gpu.json",
     )
+    | {"4.1": "a name"}
     | dict.fromkeys(("576", "0.0161", "0.0158", "10,000"), "an earlier run on that GPU"),
     columns={"value": ".4f"},
     published=PUBLISHED,

@@ -290,3 +290,40 @@ def draw_reconstructions(result, pair, image_shape, *, title):
         model = fitted(method, starts_of(L)[0], L, d, X[fit], y[fit], result.settings["starts"], result.seed)
         lines[f"{method}, L = {L}, d = {d}"] = model.reconstruct(shown)
     return image_lines(lines, image_shape, title=title)
+
+
+def beside_mfm(told, measure, starts=...):
+    """Values of MPPCA, each with that of MFM of the same size and starts."""
+    ours = told.by_key(measure, "MPPCA", starts)
+    return [(value, told(measure, "MFM", *key[1:])) for key, value in ours.items()]
+
+
+def higher(told, measure, starts=...):
+    """In how many rows MPPCA has more than MFM, as "3 of 6 rows"."""
+    both = beside_mfm(told, measure, starts)
+    return f"{sum(mppca > mfm for mppca, mfm in both)} of {len(both)} rows"
+
+
+def about_risk_of_component(printed):
+    def remark(told):
+        both = beside_mfm(told, "R_clus")
+        smaller = sum(mppca < mfm for mppca, mfm in both)
+        return f"""
+            "R_clus is smaller for MPPCA than for MFM": in {smaller} of {len(both)} rows here, and in
+            {printed} of 6 in print.
+        """
+
+    return remark
+
+
+def largest_turn(told, *key):
+    """Of MFM with several components, the row where turned factors have the most other R_dim: a text."""
+    turned = told.by_key("R_dim, turned", "MFM", *key)
+    before = told.by_key("R_dim", "MFM", *key)
+    row = max(turned, key=lambda one: abs(turned[one] / before[one] - 1))
+    method, starts, L, d = row
+    return f"""
+        R_dim with L > 1 is not a property of the density: turned about w, it goes from {before[row]:.5f} to
+        {turned[row]:.5f} ({method}, L = {L}, d = {d}, {starts}) while no probability changes. Where R_clus is
+        negligible the turn is too.
+    """

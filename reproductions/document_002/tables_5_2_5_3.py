@@ -10,16 +10,27 @@ from reproductions.document_002._comparison import (
     ABOUT_RISKS,
     ABOUT_SHARES,
     BETTER,
+    BY_CHANCE,
+    BY_KMEANS,
     COLUMNS,
+    FITTED_DENSITY,
     KEYS,
+    ONLY,
     PROTOCOL,
+    SVM,
+    WORST,
+    about_risk_of_component,
+    beside_mfm,
     compare,
     draw_planes,
     draw_reconstructions,
+    higher,
+    largest_turn,
     published,
     summary,
 )
 from reproductions.framework import Reproduction
+from reproductions.told import listed, span
 
 PAIRS = ((0, 1), (2, 3), (5, 18))  # the first four objects, and the two whose mean images are nearest
 IMAGE_SHAPE = (64, 64)
@@ -73,6 +84,78 @@ def reconstructions(result):
     return draw_reconstructions(result, rows(PAIRS[0]), IMAGE_SHAPE, title=title)
 
 
+def about_one_component(told):
+    ser, risk = ([told.all(name, method, ONLY, 1) for method in ("MFM", "PPCA")] for name in ("SER", "R_dim"))
+    gap = max(abs(mfm - ppca) for mfm, ppca in zip(*ser, strict=True))
+    ratio = max(abs(mfm / ppca - 1) for mfm, ppca in zip(*risk, strict=True))
+    return f"""
+        "With L = 1, MFM has the SER of PPCA": seen, to {gap:.4f} dB, and R_dim is the same too, within
+        {ratio:.2%}. In print R_dim of MFM is 5 to 20 times that of PPCA at the same SER, which the label
+        does not explain.
+    """
+
+
+def about_ser(told):
+    gain = max(mppca - mfm for mppca, mfm in beside_mfm(told, "SER", BY_KMEANS))
+    return f"""
+        "MPPCA has a little higher SER than MFM": from k-means in {higher(told, "SER", BY_KMEANS)}, by up to
+        {gain:.2f} dB; from random groups in {higher(told, "SER", BY_CHANCE)}. From k-means the two begin from
+        groups of different kinds, so this does not tell what the label costs; with L = 1 it costs nothing.
+    """
+
+
+def about_classes(told):
+    one = [told("P_cc by x", "MFM", ONLY, 1, d) for d in (9, 6, 3)]
+    return f"""
+        "All are classified correctly": the SVM has {told("P_cc by x", SVM):.3f}, MFM with L = 1 has
+        {one[0]:.3f} with nine factors, {one[1]:.3f} with six and {one[2]:.3f} with three, on the worst pair
+        {told(WORST, "MFM", ONLY, 1, 3):.3f}. Factors are there to describe, and the first three do not hold
+        what tells two alike objects apart.
+    """
+
+
+def about_starts(told):
+    def by(starts, measure="P_cc by x"):
+        return listed(told.all(measure, "MFM", starts, (2, 3), 3), ".3f")
+
+    several = (2, 3)
+    likelier = [
+        told(FITTED_DENSITY, "MFM", BY_KMEANS, L, d) > told(FITTED_DENSITY, "MFM", BY_CHANCE, L, d)
+        for L in several
+        for d in (3, 6, 9)
+    ]
+    return f"""
+        So it is with L > 1: with nine factors P_cc is
+        {span(told.all("P_cc by x", "MFM", ..., several, 9), ".3f")}, with six
+        {span(told.all("P_cc by x", "MFM", ..., several, 6), ".3f")}. With three it is {by(BY_KMEANS)} from
+        k-means and {by(BY_CHANCE)} from random groups; the former are likelier in {sum(likelier)} of all
+        {len(likelier)} cells (ln p(x) of fitted rows). Purities of components are {by(BY_KMEANS, "purity")}
+        against {by(BY_CHANCE, "purity")} there.
+    """
+
+
+def about_turns(told):
+    return largest_turn(told, ..., (2, 3), 3)
+
+
+def about_growth(told):
+    return f"""
+        "R_dim per factor grows with d": for PPCA here {listed(told.all("R_dim", "PPCA"), ".5f")}; it is not
+        so in general.
+    """
+
+
+def about_subspaces(told):
+    one, two = told("SER", "MFM", ONLY, 1, 6), told("SER", "MFM", BY_KMEANS, 2, 3)
+    density = told.by_key("ln p(x)")
+    (_, _, L, d), (_, starts, K, q) = max(density, key=density.get), min(density, key=density.get)
+    return f"""
+        "One subspace of six is better than two of three": SER {one:.2f} against {two:.2f}. SER rises with L
+        and d throughout; ln p(x) of rows that were not fitted does not. It is highest with L = {L} and d =
+        {d}, and lowest with L = {K} and d = {q} from {starts}.
+    """
+
+
 REPRODUCTION = Reproduction(
     id="002/tables-5.2-5.3",
     title="MFM, PPCA, MPPCA and a linear SVM on views of two objects",
@@ -101,44 +184,16 @@ REPRODUCTION = Reproduction(
     summary=summary,
     remarks=(
         ABOUT_LEVELS,
-        """
-        "With L = 1, MFM has the SER of PPCA": seen, to 0.001 dB, and R_dim is the same too, within 0.02%. In
-        print R_dim of MFM is 5 to 20 times that of PPCA at the same SER, which the label does not explain.
-        """,
-        """
-        "MPPCA has a little higher SER than MFM": from k-means in 6 of 6 rows, by up to 0.36 dB; from random
-        groups in 3 of 6. From k-means the two begin from groups of different kinds, so this does not tell
-        what the label costs; with L = 1 it costs nothing.
-        """,
-        """
-        "All are classified correctly": the SVM has 0.995, MFM with L = 1 has 1.000 with nine factors, 0.928
-        with six and 0.831 with three, on the nearest pair 0.521. Factors are there to describe, and the first
-        three do not hold what tells those two objects apart.
-        """,
-        """
-        So it is with L > 1: with nine factors P_cc is 0.963 to 0.991, with six 0.875 to 0.949. With three it
-        is 0.729 and 0.694 from k-means and 0.873 and 0.884 from random groups, though the former are likelier
-        (as in all six cells: ln p(x) of fitted rows). Their components are purer there: 0.715 and 0.773
-        against 0.641 and 0.625.
-        """,
+        about_one_component,
+        about_ser,
+        about_classes,
+        about_starts,
         ABOUT_SHARES,
         ABOUT_RISKS,
-        """
-        R_dim with L > 1 is not a property of the density: turned about w, it goes from 0.00061 to 0.00090
-        (MFM, L = 3, d = 3, random) while no probability changes. Where R_clus is negligible the turn is too.
-        """,
-        """
-        "R_dim per factor grows with d": so it does here for PPCA (0.00070, 0.00100, 0.00116), but not on the
-        faces, and not in general.
-        """,
-        """
-        "One subspace of six is better than two of three": seen, SER 9.67 against 9.50. SER rises with L and d
-        throughout; ln p(x) of rows that were not fitted does not. It is highest with L = 1 and d = 9, and
-        with L = 3 and d = 9 from k-means far below.
-        """,
-        """
-        "R_clus is smaller for MPPCA than for MFM": in 8 of 12 rows here, and in 3 of 6 in print.
-        """,
+        about_turns,
+        about_growth,
+        about_subspaces,
+        about_risk_of_component(3),
         """
         In the picture MFM parts objects 1 and 2 in every panel; MPPCA with L > 1 does not, as the source
         says.

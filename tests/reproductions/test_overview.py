@@ -1,12 +1,15 @@
 """The rule that compares with print, the list of what the documents have, and the page about both."""
 
 import json
+import re
 from collections import Counter
 
 import pytest
 
 from reproductions import available, evidence, inventory, judgement, overview
+from reproductions.framework import Result, versions
 from reproductions.judgement import EXCLUDED, MATCHED, NOISE, NOT_RUN, WORSE
+from reproductions.source import LIBRARY, digest
 from tests.reproductions.test_framework import example
 
 REPRODUCTIONS = available()
@@ -141,7 +144,30 @@ def test_every_table_that_is_missed_says_why():
     found = overview.judged()
     missed = [name for name, own in found.items() if any(cell.state == WORSE for cell in own)]
     assert missed
-    assert [name for name in missed if not REPRODUCTIONS[name].missed.strip()] == []
+    told = {name: Result.of_saved(REPRODUCTIONS[name], overview.saved(name)).missed() for name in missed}
+    assert [name for name, why in told.items() if not why] == []
+
+
+def test_results_stand_by_the_source_that_they_are_of(monkeypatch):
+    states = {
+        "000/table-3.1": {"commit": "abc1234 of 2026-01-01", "source": "0123"},
+        "003/table-3.1": {"commit": "abc1234 of 2026-01-01", "source": "0123", "GPU": "one"},
+        "003/table-3.2": {"python": "3.12"},
+    }
+    monkeypatch.setattr(overview, "available", lambda: dict.fromkeys(states))
+    monkeypatch.setattr(overview, "saved", lambda name: {"versions": states[name]})
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in overview.by_source().splitlines()]
+    assert cells[2:] == [
+        ["abc1234 of 2026-01-01", "0123", "", "[000/table-3.1]"],
+        ["abc1234 of 2026-01-01", "0123", "one", "[003/table-3.1]"],
+        ["not kept", "not kept", "", "[003/table-3.2]"],
+    ]
+
+
+def test_results_keep_the_state_of_the_library():
+    state = versions()
+    assert re.fullmatch("[0-9a-f]{16}", state["source"])
+    assert state["source"] == digest(LIBRARY).hex()[:16]
 
 
 def test_retelling_changes_no_number(monkeypatch, tmp_path, capsys):
