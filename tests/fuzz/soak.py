@@ -1,8 +1,10 @@
-"""Does anything grow? Thousands of fits in one process, and a stream that never ends.
+"""Does anything grow? Thousands of fits in one process, and a stream that never ends and drifts.
 
     python -m tests.fuzz.soak --fits 2000 --minutes 60
 
-prints memory (MB), threads and open files on the way, and fails if they grew after the first tenth.
+prints memory (MB), threads and open files on the way, and fails if they grew after the first tenth. Of the
+stream it prints each minute how many nats a row models lose to the density that new rows come from, and fails
+if they lose track of it. `--share 0.2` leaves most of the processor to others.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ import threading
 import time
 
 import numpy as np
+from scipy.special import logsumexp
 
-from latently.mixture import MFA, GaussianMixture
+from latently.mixture import MCFA, MFA, GaussianMixture
 from tests.contracts.cases import CASES
 from tests.fuzz.attack import quiet
 
 _MORE_MEGABYTES = 60  # than after the first tenth
 _MORE_THREADS = _MORE_FILES = 4
+_LOST = 0.5  # nats a row, below the density of the rows
 
 
 def standing():
@@ -54,29 +58,58 @@ def many_fits(n_fits):
     return seen
 
 
-def stream(minutes):
-    """A mixture learns from batches whose centres drift; its parameters stay finite and follow them."""
-    rng, seen, number = np.random.default_rng(0), [], 0
-    models = [GaussianMixture(3, random_state=0), MFA(3, 1, random_state=0)]
+class Drift:
+    """Three groups of rows in five dimensions that walk away from where they began, and sway; unit noise."""
+
+    def __init__(self):
+        self.centres = np.array([[0.0], [6.0], [12.0]]) + np.zeros(5)
+
+    def at(self, batch):
+        return self.centres + 0.0005 * batch + np.sin(batch / 3000) * np.array([1.0, -1.0, 1.0, -1.0, 0.0])
+
+    def rows(self, batch, n, rng):
+        return self.at(batch)[rng.integers(3, size=n)] + rng.normal(size=(n, 5))
+
+    def score(self, batch, X):
+        squares = ((X[:, None] - self.at(batch)) ** 2).sum(axis=2)
+        return (logsumexp(-squares / 2, axis=1) - np.log(3) - 2.5 * np.log(2 * np.pi)).mean()
+
+
+def stream(minutes, share=1.0):
+    """Mixtures learn from batches whose groups drift; their parameters stay finite and follow them."""
+    drift, rng, new = Drift(), np.random.default_rng(0), np.random.default_rng(1)
+    settings = {"learning_decay": 0.5, "random_state": 0}
+    models = {
+        "GaussianMixture": GaussianMixture(3, **settings),
+        "MFA": MFA(3, 1, **settings),
+        "MFA, a tenth missing": MFA(3, 1, **settings),
+        "MCFA": MCFA(3, 2, **settings),
+    }
+    seen, batch = [], 0
     began = told = time.monotonic()
     while time.monotonic() - began < 60 * minutes:
-        centres = np.array([[0.0], [6.0], [12.0]]) + np.sin(number / 500) * np.ones(5)
-        X = centres[rng.integers(3, size=200)] + rng.normal(size=(200, 5))
-        for model in models:
+        worked = time.monotonic()
+        X = drift.rows(batch, 200, rng)
+        holed = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+        for name, model in models.items():
             with quiet():
-                model.partial_fit(X)
-            if hasattr(model, "history_") and len(model.history_) > 10_000:
-                model.history_ = model.history_[-10:]  # which is all that grows
-        number += 1
-        if time.monotonic() - told > 3 * minutes:
+                model.partial_fit(holed if "missing" in name else X)
+        batch += 1
+        if time.monotonic() - told > min(60, 3 * minutes):
             told = time.monotonic()
             seen.append(standing())
-            print(f"{number:6d} batches: {seen[-1]}", flush=True)
-    for model in models:
-        arrays = model._fitted_arrays().values()
-        if not all(np.all(np.isfinite(array)) for array in arrays):
-            sys.exit(f"{type(model).__name__} has parameters that are not finite")
-    seen.append(standing())
+            held_out = drift.rows(batch, 2000, new)
+            truth = drift.score(batch, held_out)
+            lost = {name: truth - model.score(held_out) for name, model in models.items()}
+            said = ", ".join(f"{name} {nats:.3f}" for name, nats in lost.items())
+            print(f"{batch:7d} batches: {seen[-1]}; nats a row lost: {said}", flush=True)
+            for name, model in models.items():
+                arrays = model._fitted_arrays().values()
+                if not all(np.all(np.isfinite(array)) for array in arrays):
+                    sys.exit(f"{name} has parameters that are not finite")
+                if not lost[name] < _LOST:
+                    sys.exit(f"{name} lost track of the rows")
+        time.sleep((time.monotonic() - worked) * (1 / share - 1))
     return seen
 
 
@@ -84,8 +117,13 @@ def main():
     parser = argparse.ArgumentParser("python -m tests.fuzz.soak", description=__doc__)
     parser.add_argument("--fits", type=int, default=2000)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--share", type=float, default=1.0, help="of a processor that the stream may take")
     options = parser.parse_args()
-    runs = {"fits": many_fits(options.fits), "the stream": stream(options.minutes)}
+    runs = {}
+    if options.fits:
+        runs["fits"] = many_fits(options.fits)
+    if options.minutes:
+        runs["the stream"] = stream(options.minutes, options.share)
     for name, seen in runs.items():
         print(f"{name}: {'GREW' if grown(seen) else 'flat'}, {seen[0]} to {seen[-1]} (MB, threads, files)")
     return int(any(map(grown, runs.values())))
