@@ -95,6 +95,14 @@ def test_a_bad_guess_is_dropped(limit):
     assert step(0.0).next_params() == pytest.approx(plain)
 
 
+def test_a_guess_of_rounding_errors_is_dropped():
+    def at(x):  # beyond 20, where the guess lands, the objective is rounding error
+        objective, rounding = (x, 0.0) if x < 20 else (1e26, 1e18)
+        return Step(objective, rounding, lambda: 40 - 0.9 * (40 - x))
+
+    assert squarem(at, Line())(0.0).next_params() == pytest.approx(40 * (1 - 0.81))
+
+
 def test_a_run_takes_the_steps():
     step = squarem(lambda at: Step(-((at - 10.0) ** 2), 0.0, lambda: 10 - 0.9 * (10 - at)), Line())
     result = run(step, State.at(0.0), max_iter=50, stop=relative(1e-9))

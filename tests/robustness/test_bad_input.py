@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from latently.mixture import MCFA, MFA, MPPCA, PPCA, FactorAnalysis, GaussianMixture
@@ -73,6 +74,19 @@ def test_columns_of_text_are_named(X):
         GaussianMixture(2).fit(table.rename(columns=str))
     with pytest.raises(ValueError, match="convert string to float: 'red'; leave columns"):
         GaussianMixture(2).fit(table.to_numpy())
+
+
+@pytest.mark.parametrize("cells", ["categories", "periods", "polars"])
+def test_words_in_columns_that_are_no_objects(cells, X):
+    table = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+    if cells == "categories":
+        table["c0"] = pd.Categorical(["a", *["b"] * (len(X) - 1)])
+    elif cells == "periods":
+        table["c0"] = pd.period_range("2020-01", periods=len(X), freq="M")
+    else:
+        table = pl.from_pandas(table).with_columns(c0=pl.lit("a"))
+    with pytest.raises((ValueError, TypeError), match="X: .*take them" if cells != "periods" else "X: "):
+        make("mfa").fit(table)
 
 
 def test_too_few_rows(X):

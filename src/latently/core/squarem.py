@@ -20,7 +20,10 @@ from latently.core.drivers import Step
 
 _STEPS = 16  # step lengths between two powers of two
 _BITS = 7  # precision of a typical entry of a direction
-_COARSER = 10.0  # a guess is rejected if its rounding error exceeds that of the plain step by this factor
+_COARSER = 10.0  # than that of the plain step: a guess has to be better by more than its rounding error
+_COARSEST = (
+    1e-3  # rounding error of such a guess, relative to the objective: a bound of first order ends here
+)
 
 
 class Chart(Protocol):
@@ -105,9 +108,13 @@ def _after_guesses(steps: Any, guesses: list[tuple[int, Any, Step[Any]]]) -> lis
 
 
 def _better(guess: Step[Any], plain: Step[Any]) -> bool:
-    """Whether an extrapolation is at least as good, beyond its rounding error."""
+    """Whether an extrapolation is at least as good, beyond its rounding error.
+
+    Where that error is large its bound tells nothing, nor does the objective: it may be 1e26.
+    """
     doubt = guess.rounding if guess.rounding > _COARSER * plain.rounding else 0.0
-    return math.isfinite(guess.objective) and guess.objective - doubt >= plain.objective
+    known = math.isfinite(guess.objective) and doubt <= _COARSEST * max(1.0, abs(plain.objective))
+    return known and guess.objective - doubt >= plain.objective
 
 
 def _extrapolated(

@@ -76,7 +76,11 @@ def checked_table(estimator, X, **options):
     """The rows by `validate_data`, which alone takes what a mask hides for entries, and times for numbers."""
     with errors_name("X"):
         try:
-            return validate_data(estimator, real_numbers("X", X), **options)
+            rows = validate_data(estimator, real_numbers("X", X), **options)
+            if rows.dtype.kind == "O":  # what columns of categories or periods are left as
+                finite = options.get("ensure_all_finite", True)
+                rows = check_array(rows, dtype=np.float64, input_name="X", ensure_all_finite=finite)
+            return rows
         except ValueError as error:
             if "could not convert string" not in str(error):
                 raise
