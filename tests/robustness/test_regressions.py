@@ -12,7 +12,7 @@ from latently.core import io
 from latently.deep import DMCFA, DMFA
 from latently.factorization import NLMF, NMF, PCA, BinarySparseCoding, LinearGaussianIBP, VectorQuantizer
 from latently.generate import CodebookGenerator
-from latently.mixture import MCFA, GaussianMixture, MixedMixture
+from latently.mixture import MCFA, MFA, BayesianMCFA, GaussianMixture, MixedMixture
 from latently.supervised import PerClass
 
 rng = np.random.default_rng(0)
@@ -267,6 +267,25 @@ def test_memory_of_networks_is_told(option):
     deep = pytest.importorskip("latently.deep")
     with pytest.raises(MemoryError, match=f"reduce .*{list(option)[-1]}"):
         deep.RBM(max_iter=1, **option).fit((X > 1).astype(float))
+
+
+@pytest.mark.parametrize("loadings", [-1.0, 0.0])
+def test_given_loadings_that_do_not_span_the_factors(loadings):
+    """Computed factors had no variance in directions that the loadings lack: a LinAlgError."""
+    rows = np.random.default_rng(0).normal(size=(60, 4))
+    assert np.isfinite(BayesianMCFA(2, 2, loadings_init=loadings, random_state=0).fit(rows).score(rows))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16])
+@pytest.mark.parametrize("option", ["n_components", "n_factors", "batch_size", "block_size"])
+def test_products_of_small_integers_do_not_overflow(option, kind):
+    """Of 3 factors as np.int8 and 50 features n_parameters was a wrong number, without an error."""
+    rows = np.random.default_rng(0).normal(size=(200, 50))
+    options = {"n_components": 3, "n_factors": 3, "max_iter": 2, "random_state": 0}
+    plain, model = (MFA(**options | {option: of(3)}).fit(rows) for of in (int, kind))
+    assert model.n_parameters() == plain.n_parameters()
+    np.testing.assert_array_equal(model.means_, plain.means_)
 
 
 def test_sizes_may_be_integers_of_numpy():

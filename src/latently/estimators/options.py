@@ -15,6 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, dataclass_transform
 
+import numpy as np
+
 T = TypeVar("T", bound=type)
 
 
@@ -24,10 +26,16 @@ def option(*, default: Any, check: Callable[..., Any], **limits: Any) -> Any:
 
 
 def check_options(model: Any) -> None:
-    """Check every parameter of an estimator with the check it was declared with."""
+    """Check every parameter of an estimator with the check it was declared with.
+
+    Integers of NumPy become Python's, which are equal: products of small ones, as of np.int8(3), overflow.
+    """
     for field in dataclasses.fields(model):
         if field.init and "check" in field.metadata:
-            field.metadata["check"](field.name, getattr(model, field.name))
+            value = getattr(model, field.name)
+            field.metadata["check"](field.name, value)
+            if isinstance(value, np.integer):
+                setattr(model, field.name, int(value))
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(option,))

@@ -43,6 +43,7 @@ from latently.estimators.parameters import Parameter
 Fitted = Mapping[str, Array]  # fitted attributes by name, without their underscore
 
 _FARTHEST = 1e12  # standard deviations that data with common loadings may lie away from the origin
+_LOST = 1e-12  # of the largest variance of factors: nothing, in directions that given loadings do not span
 
 
 class Structure(Protocol):
@@ -471,6 +472,10 @@ class CommonStructure(Structure):
         if "loadings" in given:  # express the computed factors in the basis of the given loadings
             basis = np.linalg.lstsq(given["loadings"], ours["loadings"], rcond=None)[0]
             omega = basis @ ours["latent_covariances"] @ basis.T
+            variances, directions = np.linalg.eigh(0.5 * (omega + np.swapaxes(omega, 1, 2)))
+            lost = variances <= _LOST * variances.max()  # of these the computed factors tell nothing
+            if lost.any():
+                omega = omega + (directions * lost[:, None, :]) @ np.swapaxes(directions, 1, 2)
             ours = {**ours, "latent_means": ours["latent_means"] @ basis.T, "latent_covariances": omega}
         return {**ours, **given}
 
