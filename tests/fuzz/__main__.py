@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.fuzz import files, fits, processes
+from tests.fuzz import files, fits, processes, uses
 from tests.fuzz.attack import Finding
 
-ATTACKS = files.ATTACKS | fits.ATTACKS | processes.ATTACKS
+ATTACKS = files.ATTACKS | fits.ATTACKS | uses.ATTACKS | processes.ATTACKS
 COSTLY = frozenset(processes.ATTACKS)  # of seconds each, tried once for every ten of the others
 
 

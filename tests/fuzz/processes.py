@@ -17,19 +17,7 @@ from tests.contracts.cases import CASES, answers
 from tests.fuzz.attack import Finding, chosen, expect, quiet, within
 
 PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-NAMES = (
-    "GaussianMixture",
-    "MFA-holes",
-    "MCFA",
-    "NMF",
-    "BNMF",
-    "NLMF",
-    "DMFA",
-    "DMCFA-tuned",
-    "RBM",
-    "MFMClassifier",
-)
-LONG = [case for case in CASES if case.name in NAMES]
+LONG = [case for case in CASES if {"checkpoint", "checkpoint_every", "max_iter"} <= case.options]
 
 _FIT = """
 import sys, warnings

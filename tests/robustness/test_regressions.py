@@ -1,6 +1,7 @@
 """Faults that attacks once found, one small test each."""
 
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -286,6 +287,12 @@ def test_products_of_small_integers_do_not_overflow(option, kind):
     plain, model = (MFA(**options | {option: of(3)}).fit(rows) for of in (int, kind))
     assert model.n_parameters() == plain.n_parameters()
     np.testing.assert_array_equal(model.means_, plain.means_)
+
+
+def test_a_fraction_is_a_number():
+    model = DMCFA(2, 2, 2, 1, max_iter=3, tol=0.0, noise_floor=Fraction(1, 2), random_state=0).fit(X)
+    plain = DMCFA(2, 2, 2, 1, max_iter=3, tol=0.0, noise_floor=0.5, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.score_samples(X), plain.score_samples(X))
 
 
 def test_sizes_may_be_integers_of_numpy():

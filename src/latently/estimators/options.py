@@ -13,9 +13,8 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import partial
+from numbers import Integral, Real
 from typing import Any, TypeVar, dataclass_transform
-
-import numpy as np
 
 T = TypeVar("T", bound=type)
 
@@ -28,14 +27,15 @@ def option(*, default: Any, check: Callable[..., Any], **limits: Any) -> Any:
 def check_options(model: Any) -> None:
     """Check every parameter of an estimator with the check it was declared with.
 
-    Integers of NumPy become Python's, which are equal: products of small ones, as of np.int8(3), overflow.
+    Numbers of other libraries become Python's, which are equal: products of np.int8(3) or np.float16(3)
+    overflow, and NumPy takes no root of a Fraction.
     """
     for field in dataclasses.fields(model):
         if field.init and "check" in field.metadata:
             value = getattr(model, field.name)
             field.metadata["check"](field.name, value)
-            if isinstance(value, np.integer):
-                setattr(model, field.name, int(value))
+            if isinstance(value, Real) and not isinstance(value, int | float):
+                setattr(model, field.name, int(value) if isinstance(value, Integral) else float(value))
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(option,))
