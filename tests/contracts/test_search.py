@@ -11,7 +11,9 @@ from latently.core.drivers import Step, best_start, relative
 from latently.core.frame import Frame
 from latently.core.search import Search
 from latently.core.tree import mapped
-from latently.mixture import MFA, GaussianMixture, starts
+from latently.estimators.messages import DegenerateWarning
+from latently.mixture import MCFA, MFA, GaussianMixture, base, starts
+from latently.mixture.degenerate import determined
 from latently.mixture.starts import Starts, agglomerated, number_of_starts
 from latently.supervised import MJFAClassifier
 
@@ -299,3 +301,28 @@ def test_the_number_of_starts(monkeypatch):
         n_tried = 0
         MFA(3, 1, n_init=n, random_state=0, max_iter=5, tol=1e-3).fit(X)
         assert n_tried == n
+
+
+# -- degenerate components ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 4, 6])
+def test_rows_far_away_get_no_component_of_their_own_where_another_optimum_is_clean(seed, monkeypatch):
+    X = np.exp(np.random.default_rng(seed).standard_normal((60, 5)))
+    assert len(MCFA(4, 2, random_state=0).fit(X).degenerate_components_) == 0
+    monkeypatch.setattr(base, "determined", lambda *given: None)
+    with pytest.warns(DegenerateWarning):
+        MCFA(4, 2, random_state=0).fit(X)
+
+
+def test_rows_of_degenerate_components_are_left_out():
+    X, y = clusters(3, 61)
+    X[0], y[0] = 200.0, 3
+    kernel = starts_of(MFA(4, 1), X)[1]
+    block = Block(X, np.ones(len(X)))
+    params = kernel.from_partition(X, block.weight, y, starts.part_means(X, block.weight, y, 4))
+    rest = determined(kernel, params, block)
+    np.testing.assert_array_equal(rest.X, X[1:])
+    clean = kernel.from_partition(X, block.weight, y % 3, starts.part_means(X, block.weight, y % 3, 4))
+    assert determined(kernel, clean, block) is None  # an empty component is not degenerate
+    assert determined(kernel, params, block.take(np.array([0, 1, 2]))) is None  # too few are left

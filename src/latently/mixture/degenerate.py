@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from latently.backend.namespace import Array, to_numpy
-from latently.distributions.mixture import Mixture, MixtureParams
+from latently.core.block import Block
+from latently.distributions.mixture import Mixture, MixtureParams, responsibilities
 
 _ROUNDING = 0.5  # of a row, since rows are shared among components
 _MOST = 0.5  # share of the features
@@ -58,6 +59,15 @@ def degenerate_components(
 def is_degenerate(kernel: Any, params: Any, rows: float) -> bool:
     """Whether any component has too few of `rows` rows; for ranking starts."""
     return bool(degenerate_components(kernel, params, rows))
+
+
+def determined(kernel: Any, params: Any, block: Block) -> Block | None:
+    """The rows of all components that are not degenerate; None if these are too few to fit the mixture."""
+    rows = max(float(np.sum(block.weight)), float(len(block)))
+    numbers = [one.number for one in degenerate_components(kernel, params, rows)]
+    shares = responsibilities(kernel, kernel.prepare(params), block)
+    kept = np.flatnonzero(~np.isin(np.argmax(shares, axis=1), numbers))
+    return block.take(kept) if len(params.weights) <= len(kept) < len(block) else None
 
 
 def described(found: list[Degenerate], model: str, *, robust: bool = False) -> str:

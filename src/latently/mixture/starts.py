@@ -28,7 +28,7 @@ from latently.mixture.kmeans import MOST_STEPS, Task, kmeans
 from latently.mixture.regrouping import regrouped, spread_of
 
 INITS = ("kmeans", "k-means++", "random")
-_AT_ONCE = 6  # starts near an optimum whose rows are clustered together
+AT_ONCE = 6  # starts near an optimum whose rows are clustered together
 _BALL = (0.1, 0.6)  # shares of a part that may be split off around one of its rows
 _HIERARCHICAL_ROWS = 1000  # that are agglomerated, in time quadratic in their number
 _HIERARCHICAL_SCORES = 20  # principal scores in which they are
@@ -125,7 +125,7 @@ class Starts:
         while True:
             yield from self._regrouped(params, labels)
             changes = []
-            for _ in range(_AT_ONCE):
+            for _ in range(AT_ONCE):
                 pair = rng.choice(len(i), p=chance / chance.sum())
                 one, other = i[pair], j[pair]
                 merged = np.where(labels == other, one, labels)
@@ -149,7 +149,7 @@ class Starts:
         rows, spread = self._spread
         if spread is None or self.n_classes is not None or self.kernel.may_leave_empty:
             return
-        for _ in range(_AT_ONCE):
+        for _ in range(AT_ONCE):
             after = regrouped(rows, self.block.weight, labels, self.n_components, spread, self.rng)
             if np.any(after != labels):
                 yield self._changed(params, labels, self._as_allowed(after))
