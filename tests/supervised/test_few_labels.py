@@ -261,6 +261,33 @@ def test_what_held_out_rows_say_is_no_worse_than_a_guess():
         assert 0 < found.doubt < 1  # classes keep their order
 
 
+def test_the_gain_is_that_of_held_out_labels_over_a_guess():
+    rng = np.random.default_rng(1)
+    codes, weight = rng.integers(3, size=30), rng.uniform(0.5, 2.0, size=30)
+    joint = rng.normal(size=(30, 3)) + 2.0 * np.eye(3)[codes]
+    found = calibrated(joint, codes, weight)
+    posteriors = (1 - found.doubt) * softmax(joint / found.temperature, axis=1) + found.doubt / 3
+    assert found.gain == pytest.approx(weight @ np.log(3 * posteriors[range(30), codes]), rel=1e-9)
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e-3])
+@pytest.mark.parametrize(
+    "model",
+    [MFMClassifier(1, 2, **QUICK), MJFAClassifier(1, 2, **QUICK), PerClass(GaussianMixture())],
+    ids=["MFM", "MJFA", "PerClass"],
+)
+def test_a_classifier_that_is_hardly_better_than_a_guess_says_so(model, weight):
+    seen, _ = few(5)
+    weights = np.full(15, weight)
+    noise = np.random.default_rng(3).normal(size=(15, 5))
+    with pytest.warns(UserWarning, match="hardly better than a guess: the labels of 15 rows.*label more rows"):
+        clone(model).fit(noise, y[seen], weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(model).fit(X[seen], y[seen], weights)
+        clone(model).set_params(temperature=None).fit(noise, y[seen], weights)
+
+
 def places(rows, tmp_path):
     """The same rows in files, blocks, tensors and partitions."""
     np.save(tmp_path / "rows.npy", rows)

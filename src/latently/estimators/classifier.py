@@ -32,7 +32,7 @@ from latently.estimators.labels import (
     classes_for_file,
     classes_from_file,
 )
-from latently.estimators.messages import InterruptedWarning
+from latently.estimators.messages import InterruptedWarning, warn_user
 from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import in_main_memory
 from latently.estimators.weights import in_rows
@@ -43,6 +43,7 @@ _SOME = 20  # labelled rows per class, on average, from which on classes may do 
 _HOTTEST = 1e6  # of a sharp MFM all log odds are huge
 _MOST_DOUBT = 0.98  # beyond which posteriors would not even rank classes
 _MISSED = 0.25  # rows beyond those at hand that are taken to be predicted wrongly
+_LEAST_GAIN = 1.0  # nats by which labels held out are more probable than by a guess, or there is a warning
 _BRIEF = {"checkpoint": None, "callbacks": None, "verbose": 0, "warm_start": False, "n_init": 1}
 _LOOSEST, _LONGEST = 1e-4, 100  # tolerance and iterations of these fits, where their own ask for more
 
@@ -192,6 +193,13 @@ class DensityClassifier(ClassifierMixin, Rejecting):
             amount, best = amounts[1], found[1]
         if self._learns():
             self._calibrate(best)
+            if best.gain < _LEAST_GAIN:
+                warn_user(
+                    f"{type(self).__name__} is hardly better than a guess: the labels of {int(known.sum())} "
+                    "rows, predicted by fits without them, are together "
+                    f"{np.exp(max(best.gain, 0)):.2g} times as probable as with equal probabilities of all "
+                    "classes; label more rows, or compare with other models and features by held-out labels"
+                )
         return amount, False
 
     def _learn_from_fit(self, rows, codes, weight):
@@ -302,6 +310,7 @@ class Calibration:
     temperature: float = 1.0
     doubt: float = 0.0
     loss: float = 0.0  # the mean log loss of labelled rows under both
+    gain: float = np.inf  # nats by which their labels are more probable than by a guess, in all
 
 
 def calibrated(log_joint, codes, weight):
@@ -343,7 +352,8 @@ def calibrated(log_joint, codes, weight):
     if best_doubt(0.0)[1] <= best_doubt(found)[1]:
         found = 0.0
     doubt, total = best_doubt(found)
-    return Calibration(float(np.exp(found)), doubt, total / n)
+    gain = n * np.log(C) - (total + _MISSED * np.log(doubt / C))
+    return Calibration(float(np.exp(found)), doubt, total / n, float(gain))
 
 
 def log_posteriors(log_joint, temperature):
