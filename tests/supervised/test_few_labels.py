@@ -20,6 +20,7 @@ from latently.estimators.weights import in_rows
 from latently.mixture import MFA, MPPCA, GaussianMixture
 from latently.supervised import MFMClassifier, MJFAClassifier, PerClass, labelled
 from latently.supervised.borrowing import borrowed_rows
+from latently.supervised.few_rows import FewRows
 
 QUICK = {"random_state": 0, "n_init": 1, "tol": 1e-4}
 X, y = load_wine(return_X_y=True)
@@ -280,7 +281,9 @@ def test_a_classifier_that_is_hardly_better_than_a_guess_says_so(model, weight):
     seen, _ = few(5)
     weights = np.full(15, weight)
     noise = np.random.default_rng(3).normal(size=(15, 5))
-    with pytest.warns(UserWarning, match="hardly better than a guess: the labels of 15 rows.*label more rows"):
+    with pytest.warns(
+        UserWarning, match="hardly better than a guess: the labels of 15 rows.*label more rows"
+    ):
         clone(model).fit(noise, y[seen], weights)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -402,13 +405,44 @@ def test_unlabelled_rows_of_no_weight_are_left_out(model):
 def test_unlabelled_rows_are_kept_at_three_times_the_labelled_ones(model):
     seen, others = few(10)
     labels = np.append(y[seen], np.full(len(others), -1))
-    rows = np.concatenate([X[seen], X[others]])
+    apart = X + 6.0 * np.eye(5)[y]
+    rows = np.concatenate([apart[seen], apart[others]])
     share = 3 * len(seen) / len(others)
-    ours = quietly(model.set_params(unlabelled_weight="auto"), rows, labels).predict_proba(X)
-    theirs = quietly(model.set_params(unlabelled_weight=share), rows, labels).predict_proba(X)
+    ours = quietly(model.set_params(unlabelled_weight="auto"), rows, labels).score_samples(apart)
+    theirs = quietly(model.set_params(unlabelled_weight=share), rows, labels).score_samples(apart)
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    fully = quietly(model.set_params(unlabelled_weight=1), rows, labels).predict_proba(X)
+    fully = quietly(model.set_params(unlabelled_weight=1), rows, labels).score_samples(apart)
     assert np.abs(ours - fully).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("changed", "lost", "most"),  # of 100 unlabelled rows of weight 2 and of 40 labelled ones, by weight
+    [
+        ({3.0: 5, 0.3: 0}, {3.0: 1, 0.3: 0}, 3.0),
+        ({3.0: 6, 0.3: 10}, {3.0: 0, 0.3: 0}, 0.3),
+        ({3.0: 0, 0.3: 0}, {3.0: 2, 0.3: 0}, 0.3),
+        ({3.0: 6, 0.3: 11}, {3.0: 0, 0.3: 0}, 0.0),
+        ({3.0: 0, 0.3: 0}, {3.0: 9, 0.3: 9}, 0.0),
+    ],
+)
+def test_unlabelled_rows_count_as_much_as_leaves_classes_alone(changed, lost, most, monkeypatch):
+    codes = np.append(np.tile([0, 1], 20), np.full(100, -1))
+    few_rows = FewRows(np.zeros((140, 2)), codes, np.where(codes == -1, 2.0, 1.0))
+    labels = np.where(codes == -1, 0, codes)
+
+    def classes(model, given, rows):
+        weight = given.weight[given.codes == -1].sum() / 40
+        if weight == 0:
+            return labels
+        times = 3.0 if weight > 1 else 0.3
+        assert weight == pytest.approx(times)
+        found = labels.copy()
+        found[40 : 40 + changed[times]] = 1
+        found[: lost[times]] = 1 - found[: lost[times]]
+        return found
+
+    monkeypatch.setattr(labelled, "_quick_classes", classes)
+    assert labelled._most_unlabelled(None, few_rows) == most
 
 
 @pytest.mark.parametrize("shrinkage", ["auto", None])

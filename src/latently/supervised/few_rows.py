@@ -22,7 +22,8 @@ from latently.estimators.classifier import FEW
 from latently.estimators.data import computed
 from latently.estimators.labels import UNLABELLED
 
-_UNLABELLED = 3  # unlabelled rows for each labelled one
+_UNLABELLED = 3  # unlabelled rows for each labelled one,
+_AT_LEAST = 300  # but so many, if there are
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ class KnownClasses:
             self._of(self.labelled & ~large, FEW * self.n_classes),
             self._of(large, FEW * int(np.sum(counts > FEW))),
         ]
-        parts.append(self._of(self.unlabelled, _UNLABELLED * sum(len(part.X) for part in parts)))
+        parts.append(
+            self._of(self.unlabelled, max(_AT_LEAST, _UNLABELLED * sum(len(part.X) for part in parts)))
+        )
         X, codes, weight = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "codes", "weight")
         )

@@ -23,8 +23,12 @@ from latently.mixture.base import MixtureEstimator
 from latently.supervised.far_behind import warn_if_far_behind
 from latently.supervised.few_rows import FewRows, KnownClasses
 
-_MOST_UNLABELLED = 3.0  # times the weight of labelled rows that unlabelled ones have at most, by default
-_FEWER_UNLABELLED = 0.3  # the same where they turn classes away from the labels
+_MOST_UNLABELLED = (
+    3.0,
+    0.3,
+    0.0,
+)  # times the weight of labelled rows that unlabelled ones may have by default:
+_UNCHANGED = {3.0: 0.95, 0.3: 0.9}  # the first of these with which this share of them keep their class
 
 
 def fit(self, X, y=None, sample_weight=None):
@@ -111,7 +115,7 @@ class Learnt:
     amount: Any = None  # of rows that classes borrow
     few: FewRows | None = None  # some rows in main memory
     interrupted: bool = False  # by the user
-    outweighed: bool = False  # whether unlabelled rows turn the classes away from the labels
+    most_unlabelled: float = _MOST_UNLABELLED[0]  # times the weight of labelled rows
 
 
 def learn(self, known):
@@ -120,19 +124,18 @@ def learn(self, known):
     borrows = getattr(self, "shrinkage", None) not in (None, 0)
     if known is None or not (borrows or self._learns() or _may_be_outweighed(self, known.unlabelled)):
         return Learnt()
-    few = known.sample()
-    try:
-        outweighed = _may_be_outweighed(self, few.codes == UNLABELLED) and _outweighed(self, few)
-    except (KeyboardInterrupt, InterruptedWarning):
-        return Learnt(getattr(self, "shrinkage", None), few, interrupted=True)
-    if outweighed:
-        share = _share_of_unlabelled(few.weight, few.codes == UNLABELLED, _FEWER_UNLABELLED)
-        few = replace(few, weight=np.where(few.codes == UNLABELLED, share, 1.0) * few.weight)
+    few, most = known.sample(), _MOST_UNLABELLED[0]
+    if _may_be_outweighed(self, few.codes == UNLABELLED):
+        try:
+            most = _most_unlabelled(self, few)
+        except (KeyboardInterrupt, InterruptedWarning):
+            return Learnt(getattr(self, "shrinkage", None), few, interrupted=True)
+        few = _with_unlabelled(few, most)
     if known.sizes().mean() < FEW:
         amount, interrupted = self._learn(few.X, few.codes, few.weight)
-        return Learnt(amount, few, interrupted, outweighed)
+        return Learnt(amount, few, interrupted, most)
     amount = None if self._borrows_by_itself() else getattr(self, "shrinkage", None)
-    return Learnt(amount, few, outweighed=outweighed)
+    return Learnt(amount, few, most_unlabelled=most)
 
 
 def _may_be_outweighed(self, unlabelled):
@@ -140,26 +143,50 @@ def _may_be_outweighed(self, unlabelled):
     return by_itself and self._chooses and n_classes(self) > 1 and bool(np.any(unlabelled))
 
 
-def _outweighed(self, few):
-    """Whether labelled rows get their class less often from a fit with unlabelled rows than from one without.
+def _most_unlabelled(self, few):
+    """What unlabelled rows may count for without turning the classes away from the labels.
 
-    They do if those that change for the worse are more than the others by over one standard error.
+    That is the most with which nearly all of them get the class that a fit to the labelled rows alone gives
+    them, and labelled rows get their own as often as from that fit: those that change for the worse are not
+    more than the others by over one standard error.
     """
-    told, right = few.labelled(), []
-    for rows in (told, few):
-        model = self._brief_copy()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("error", InterruptedWarning)
-            try:
-                model.fit(rows.X, rows.codes, in_rows(rows.weight))
-            except (ValueError, ArithmeticError):  # fewer rows than the model needs
-                return False
-        if len(model.classes_) < n_classes(self):
-            return False
-        right.append(model._class_log_joint(told.X).argmax(axis=1) == told.codes)
-    lost, won = (told.weight[one & ~other].sum() for one, other in (right, right[::-1]))
-    return bool(lost - won > np.sqrt(lost + won))
+    told, rows = few.where(few.codes != UNLABELLED), few.where(few.codes == UNLABELLED)
+    alone = _quick_classes(self, told, few.X)
+    if alone is None:
+        return _MOST_UNLABELLED[0]
+    for most in _MOST_UNLABELLED[:-1]:
+        together = _quick_classes(self, _with_unlabelled(few, most), few.X)
+        if together is None:
+            return most
+        known = few.codes != UNLABELLED
+        same = (together == alone)[~known]
+        right = [(found == few.codes)[known] for found in (alone, together)]
+        lost, won = (told.weight[one & ~other].sum() for one, other in (right, right[::-1]))
+        if rows.weight @ same >= _UNCHANGED[most] * rows.weight.sum() and lost - won <= np.sqrt(lost + won):
+            return most
+    return _MOST_UNLABELLED[-1]
+
+
+def _quick_classes(self, given, X):
+    """(n,) the classes of rows by a quick fit to those given; None if it needs more rows."""
+    model = self._brief_copy(unlabelled_weight=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", InterruptedWarning)
+        try:
+            model.fit(given.X, given.codes, in_rows(given.weight))
+        except (ValueError, ArithmeticError):
+            return None
+    return model._class_log_joint(X).argmax(axis=1) if len(model.classes_) == n_classes(self) else None
+
+
+def _with_unlabelled(few, most):
+    """The rows, unlabelled ones with at most so many times the weight of the others."""
+    if most == 0:
+        return few.labelled()
+    unlabelled = few.codes == UNLABELLED
+    share = _share_of_unlabelled(few.weight, unlabelled, most)
+    return replace(few, weight=np.where(unlabelled, share, 1.0) * few.weight)
 
 
 def _share_of_unlabelled(weight, unlabelled, most):
@@ -198,8 +225,7 @@ def lightened(self, data, known, learnt):
         if self.prior is None:  # maximum likelihood
             return data
         told = unlabelled | known.labelled
-        most = _FEWER_UNLABELLED if learnt.outweighed else _MOST_UNLABELLED
-        share = _share_of_unlabelled(weight[told], unlabelled[told], most)
+        share = _share_of_unlabelled(weight[told], unlabelled[told], learnt.most_unlabelled)
     else:
         share = float(self.unlabelled_weight)
     lighter = data.with_field("weight", np.where(known.codes == UNLABELLED, share * weight, weight))

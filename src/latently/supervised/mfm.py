@@ -190,8 +190,8 @@ class MFMClassifier(  # type: ignore[misc]  # it predicts classes, where a mixtu
     unlabelled_weight : float or "auto", default="auto"
         Weight of unlabelled rows in `fit`, relative to labelled ones: 0 leaves them out, 1 counts them fully.
         "auto" counts them fully up to three times the total weight of labelled rows, and keeps them at that
-        if there are more; at 0.3 times where they turn classes away from the labels: where labelled rows get
-        their class less often than without them, in quick fits. With prior=None it counts them fully.
+        if there are more; up to 0.3 times, or not at all, where they turn classes away from the labels: where
+        they change the classes of too many rows in quick fits. With prior=None it counts them fully.
     temperature : float, "auto" or None, default="auto"
         `predict_proba` gives the posteriors of p(x, class)^(1/T); T > 1 makes them less certain, and
         `predict` does not depend on it. "auto" learns T >= 1, and a share of equal probabilities (`doubt_`),
