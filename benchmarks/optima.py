@@ -11,7 +11,8 @@ CPU seconds. To compare two versions of the library, run it with both, then prin
 common reference: `--compare BEFORE.json AFTER.json`.
 
 Data sets of scikit-learn are always there; those of `--data` (one .npz file each, with X or X_train) are left
-out where the file is missing. Columns are standardised; images are given as their principal scores.
+out where the file is missing. Columns are standardised, but pixels and principal scores are not.
+`--data-sets wide` are tables with many features, for which the search is longer.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Case:
     K: int
     q: int
     full: bool = True  # whether there are enough rows for full covariances
+    units: bool = False  # whether the units of the columns are kept
 
 
 def stored(name, key="X"):
@@ -67,10 +69,22 @@ def scores(X, n_dimensions):
     return X @ right[:n_dimensions].T / (s[0] / np.sqrt(len(X)))
 
 
-def usps_1_to_4():
+def usps_pixels(n):
+    """The first n images of each of the digits 1 to 4."""
     with np.load(DATA / "usps.npz") as arrays:
         X, y = arrays["X_train"].astype(float), arrays["y_train"]
-    return scores(np.concatenate([X[y == digit][:200] for digit in (1, 2, 3, 4)]), 16)
+    return np.concatenate([X[y == digit][:n] for digit in (1, 2, 3, 4)])
+
+
+def usps_1_to_4():
+    return scores(usps_pixels(200), 16)
+
+
+def pooled(images, shape, size):
+    """Images whose pixels are the means of `size` x `size` old ones; what is left at the edges is unused."""
+    height, width = (length // size for length in shape)
+    images = images.reshape(-1, *shape)[:, : height * size, : width * size]
+    return images.reshape(-1, height, size, width, size).mean(axis=(2, 4)).reshape(-1, height * width)
 
 
 def usps_patches():
@@ -93,7 +107,7 @@ CASES = {
     "wine": Case(lambda: datasets.load_wine().data, 3, 2),
     "diabetes": Case(lambda: datasets.load_diabetes().data[:, [0, 2, 3, 4, 5, 6, 8, 9]], 3, 2),
     "breast cancer": Case(lambda: datasets.load_breast_cancer().data, 3, 3),
-    "digits": Case(lambda: scores(datasets.load_digits().data, 20), 8, 4),
+    "digits": Case(lambda: scores(datasets.load_digits().data, 20), 8, 4, units=True),
     "linnerud": Case(lambda: datasets.load_linnerud().data, 2, 1, full=False),
     "seeds": Case(lambda: stored("seeds"), 3, 2),
     "user knowledge": Case(lambda: stored("user_knowledge"), 4, 2),
@@ -101,18 +115,37 @@ CASES = {
     "prognostic": Case(lambda: stored("wpbc"), 2, 3, full=False),
     "sonar": Case(lambda: stored("sonar"), 2, 4, full=False),
     "thyroid": Case(lambda: stored("thyroid_odds"), 4, 2),
-    "land cover": Case(lambda: scores(stored("urban_land_cover", "X_test"), 12), 5, 3),
-    "usps 1-4": Case(usps_1_to_4, 4, 4),
+    "land cover": Case(lambda: scores(stored("urban_land_cover", "X_test"), 12), 5, 3, units=True),
+    "usps 1-4": Case(usps_1_to_4, 4, 4, units=True),
     "usps patches": Case(usps_patches, 6, 4),
     "kdd": Case(kdd, 5, 2),
-    "faces": Case(lambda: scores(stored("cbcl_faces"), 15), 5, 4),
+    "faces": Case(lambda: scores(stored("cbcl_faces"), 15), 5, 4, units=True),
 }
 
 
+WIDE = {  # many features
+    "usps pixels": Case(lambda: usps_pixels(100), 4, 3, full=False, units=True),
+    "many usps pixels": Case(lambda: usps_pixels(300), 4, 3, full=False, units=True),
+    "usps 0-3": Case(lambda: stored("inbmt_pre_usps"), 4, 3, full=False, units=True),
+    "land cover features": Case(lambda: stored("urban_land_cover", "X_test"), 4, 3, full=False),
+    "arrhythmia": Case(lambda: stored("arrhythmia_odds"), 4, 3, full=False),
+    "fashion": Case(
+        lambda: pooled(stored("fashion_mnist", "X_train")[:1000], (28, 28), 2) / 255, 4, 3, False, True
+    ),
+    "olivetti": Case(lambda: pooled(stored("olivetti"), (64, 64), 4) / 255, 4, 3, full=False, units=True),
+    "persons": Case(lambda: pooled(stored("umist"), (28, 23), 2) / 255, 4, 3, full=False, units=True),
+    "objects": Case(lambda: pooled(stored("coil20")[:576], (32, 32), 2) / 255, 4, 3, full=False, units=True),
+    "face pixels": Case(lambda: stored("cbcl_faces")[::4] / 255, 4, 3, full=False, units=True),
+    "few land covers": Case(lambda: stored("urban_land_cover", "X_train"), 4, 3, full=False),
+}
+ALL = CASES | WIDE
+
+
 def rows_of(name):
-    """The standardised rows; principal scores keep their units."""
-    X = CASES[name].rows()
-    if name in ("digits", "land cover", "usps 1-4", "faces"):
+    """The standardised rows; principal scores and images keep their units."""
+    case = ALL[name]
+    X = case.rows()
+    if case.units:
         return X
     X = X[:, X.std(axis=0) > 0]
     return (X - X.mean(axis=0)) / X.std(axis=0)
@@ -120,7 +153,7 @@ def rows_of(name):
 
 def here(name):
     try:
-        CASES[name].rows()
+        ALL[name].rows()
     except FileNotFoundError:
         return False
     return True
@@ -142,7 +175,7 @@ def pairs(of_data, of_models):
         (name, model)
         for name in of_data
         for model in of_models
-        if CASES[name].full or model not in ("GMM full",)
+        if ALL[name].full or model not in ("GMM full",)
     ]
 
 
@@ -156,7 +189,7 @@ def fitted(task):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         begun = time.process_time()
-        fit = MODELS[model](CASES[name], random_state=seed, **options).fit(X)
+        fit = MODELS[model](ALL[name], random_state=seed, **options).fit(X)
         seconds = time.process_time() - begun
     return {
         "data": name,
@@ -262,7 +295,11 @@ def main():
     parser.add_argument("--seeds", type=int, default=5, help="default fits of every case")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--reference", type=int, default=0, help="restarts of every kind for the reference")
-    parser.add_argument("--data-sets", default=",".join(CASES), help="names, separated by commas")
+    parser.add_argument(
+        "--data-sets",
+        default=",".join(CASES),
+        help='names, separated by commas, or "wide" for those of many features',
+    )
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--data", type=Path, help="directory of the .npz files")
@@ -286,7 +323,8 @@ def main():
         best = best_known(files[0]["setting"], [fit for fits in runs.values() for fit in fits])
         print_tables(runs, best)
         return
-    names = [name for name in given.data_sets.split(",") if here(name)]
+    wanted = list(WIDE) if given.data_sets == "wide" else given.data_sets.split(",")
+    names = [name for name in wanted if here(name)]
     cases = pairs(names, given.models.split(","))
     if given.reference:
         tasks = [(*case, number, options) for number in range(given.reference) for case in cases]

@@ -9,7 +9,7 @@ import pytest
 from latently.core.block import Block
 from latently.core.drivers import Step, best_start, relative
 from latently.core.frame import Frame
-from latently.core.search import Search
+from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY_WIDE, Search
 from latently.core.tree import mapped
 from latently.estimators.messages import DegenerateWarning
 from latently.mixture import MCFA, MFA, GaussianMixture, base, starts
@@ -326,3 +326,30 @@ def test_rows_of_degenerate_components_are_left_out():
     clean = kernel.from_partition(X, block.weight, y % 3, starts.part_means(X, block.weight, y % 3, 4))
     assert determined(kernel, clean, block) is None  # an empty component is not degenerate
     assert determined(kernel, params, block.take(np.array([0, 1, 2]))) is None  # too few are left
+
+
+# -- many features ------------------------------------------------------------------------------------
+
+
+def test_the_better_part_of_short_runs_takes_long_steps_where_features_are_many():
+    """Late runs are told apart by long steps before a race, which few of them take."""
+    visits = []
+    curves = {i: quick(1.0 + 0.1 * i) for i in range(13)}
+    first, near = [(0, 0), (0, 0)], [(i, 0) for i in range(1, 13)]
+    step = along(curves, visits)
+    Search(step, step, STOP, effort=COSTLY_WIDE).best(first, lambda at: near, n_near=12)
+    n_steps = {i: max(t for of, t in visits if of == i) for i in range(1, 13)}
+    assert [i for i in n_steps if n_steps[i] > 3] == [10, 11, 12]
+
+
+@pytest.mark.parametrize("n, D, effort", [(60, 29, CHEAP), (60, 30, CHEAP_WIDE), (4000, 30, COSTLY_WIDE)])
+def test_the_search_is_longer_with_many_features(n, D, effort, monkeypatch):
+    tried = []
+
+    def best(self, starts, *others, **how):
+        tried.append(self.effort)
+        return next(iter(starts)), False
+
+    monkeypatch.setattr(Search, "best", best)
+    MFA(2, 1, tol=1e-2, random_state=0).fit(np.random.default_rng(0).standard_normal((n, D)))
+    assert tried[0] == effort

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Generic
 
@@ -53,13 +53,17 @@ class Effort:
     in_vain: int  # how often in a row they may be in vain
     short: int  # plain steps of the first starts
     short_near: int  # the same of starts near an optimum
-    cuts: tuple[tuple[int, float], ...]  # then long steps, and the share of runs that go on after them
+    cuts: tuple[tuple[int, float], ...]  # then long steps, and the share of runs that go on
     racers: int  # that race at first; the first start is always among them
     racers_near: int  # starts near an optimum that race against it
 
 
 COSTLY = Effort(8, 36, 12, 1, 4, 2, (), 3, 1)  # where a run costs as much beside others as alone
 CHEAP = Effort(12, 108, 12, 3, 3, 3, ((2, 0.5), (3, 0.4)), 3, 3)  # where runs share passes over the rows
+
+# With many features plain steps tell less of where a run leads, and better optima are found for longer.
+COSTLY_WIDE = Effort(8, 108, 12, 2, 3, 3, ((0, 0.25), (5, 0.34)), 3, 1)
+CHEAP_WIDE = replace(CHEAP, near=216)
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,8 @@ class _Found(Generic[Params]):
         return all(improvement(value, leader.history[-1]) <= near for value in reached)
 
     def _longer(self, ends: list[Result[Params]], n_steps: int) -> list[Result[Params]]:
+        if n_steps == 0:
+            return ends
         search, states = self.search, (end.state() for end in ends)
         return self._runs(search.long, search.long_steps, states, n_steps)
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from latently.backend.namespace import double, like, namespace, to_numpy
 from latently.backend.placement import block_bytes, on_device, one_blas_thread
 from latently.core.drivers import em_step, relative
-from latently.core.search import CHEAP, Search
+from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY, COSTLY_WIDE, Search
 from latently.core.squarem import squarem, squarem_steps
 from latently.core.summary import Summary
 from latently.core.together import em_steps
@@ -58,6 +58,7 @@ _TINY_FLOOR = 1e-4  # largest noise_floor at which components should not end
 _EXACT = 1e-3  # largest difference of what exact parameters show, relative to the largest entry
 _MANY = 4  # runs that share passes, from which on more starts are tried
 _TRIMMED = 3  # times that rows of degenerate components are left out
+_WIDE = 30  # features
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
@@ -369,7 +370,10 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         at_once = runs.at_once(n, D, problem.n_components)
         stacked = can_be_stacked(problem.kernel)
         if at_once >= _MANY and (stacked or self._structure().quick_steps):
-            search = replace(search, effort=CHEAP)
+            effort = CHEAP_WIDE if D >= _WIDE else CHEAP
+        else:
+            effort = COSTLY_WIDE if D >= _WIDE else COSTLY
+        search = replace(search, effort=effort)
         if not stacked:
             return search
         if on_device(problem.frame.shift):  # the same search, of as many runs at once as memory allows
