@@ -40,8 +40,10 @@ The other measures are named in their tables.
 WHERE_WORSE = """\
 Rates of clusters; cells of ARI are of the same fits. Labels choose nothing in our numbers; here they tell
 what there would be to choose. A fit "from the classes" starts from the estimates for each class and then
-forgets the labels; there is one where there are as many clusters as classes, and one layer. "Likelier" is by
-more than 2 of BIC in the same units, or by the mean log density of training rows.
+forgets the labels; there is one where there are as many clusters as classes, and one layer. The source
+reports "the best results from multiple trials" with random starts, in section 3.2.1; of such starts there are
+numbers in Tables 3.3 to 3.5. "Likelier" is by more than 2 of BIC in the same units, or by the mean log
+density of training rows.
 """
 CLASSES = """\
 Rates of classes. Our lowest rate of a method is picked from our grid by test rows, as nobody may. The

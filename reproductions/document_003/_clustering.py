@@ -30,6 +30,8 @@ MPPCA_STANDARDISED = "mPPCA, standardised"
 VARIANTS = (STANDARDISED, SHARED, MPPCA_STANDARDISED)
 KEYS = ("method", "clusters", "dimensions")
 BY_LABEL = "ERR picked by label"
+TRIALS = 20
+OF_TRIALS = f"ERR lowest of {TRIALS} trials"
 COLUMNS = {
     "ERR": ".4f",
     "ERR, spread": ".4f",
@@ -41,6 +43,7 @@ COLUMNS = {
     "ICL in data space": ".0f",
     "ERR by majority": ".4f",
     BY_LABEL: ".4f",
+    OF_TRIALS: ".4f",
     "ERR, median": ".4f",
     "ERR from classes": ".4f",
     "BIC from classes": ".0f",
@@ -57,6 +60,10 @@ ABOUT_MEASURES = f"""
     "From classes" is a fit that starts from the estimates for each class and then forgets the labels:
     evidence of what optima there are, not a result. If its BIC is above ours, our fit is the likelier one; if
     it is below, our search has missed an optimum.
+
+    "{OF_TRIALS}" is picked by label from fits of one random start each, as the source reports "the best
+    results from multiple trials" with "random assortment" in section 3.2.1, and maybe here too: evidence, as
+    nobody may choose so. It stands where rows are given.
 
     BIC of PCA+GMM is, as in the source, that of the projected data, which compares with nothing; "BIC in data
     space" completes PCA+GMM by isotropic noise in the dimensions left out and is comparable between all rows,
@@ -189,7 +196,15 @@ def cell(X, y, method, K, q, seeds, n_init="auto"):
     if others:
         record |= {f"{name}, spread": spread_of_pick(values) for name, values in told.items()}
         record |= {BY_LABEL: min(told["ERR"]), "ERR, median": float(np.median(told["ERR"]))}
+    if others and method in METHODS:
+        record[OF_TRIALS] = lowest_of_trials(estimator(method, K, q), Z, y, TRIALS * seeds[0])
     return record
+
+
+def lowest_of_trials(model, Z, y, seed):
+    """The lowest ERR of fits from one random start each."""
+    trials = fits(model.set_params(n_init=1, init="random"), Z, range(seed, seed + TRIALS))
+    return min(error_rate(y, one.predict(Z)) for one in trials)
 
 
 def estimator(method, K, q):
