@@ -17,7 +17,7 @@ from tests.contracts.cases import CASES, answers
 from tests.fuzz.attack import Finding, chosen, expect, quiet, within
 
 PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-LONG = [case for case in CASES if {"checkpoint", "checkpoint_every", "max_iter"} <= case.options]
+LONG = [case for case in CASES if {"checkpoint", "callbacks", "max_iter"} <= case.options]
 
 _FIT = """
 import sys, warnings
@@ -26,7 +26,9 @@ from tests.contracts.cases import CASES
 name, path = sys.argv[1:]
 case = next(case for case in CASES if case.name == name)
 print("ready", flush=True)
-model = case.fit(*case.data(n=300, n_features=6), checkpoint=path, checkpoint_every=1, max_iter=40)
+tell = lambda iteration: print("step", flush=True)
+options = {"checkpoint": path, "checkpoint_every": 1, "max_iter": 40, "callbacks": [tell]}
+model = case.fit(*case.data(n=300, n_features=6), **options)
 print("done", flush=True)
 """
 _SAVE = """
@@ -73,9 +75,12 @@ def killed_fit(rng, folder):
     case, path = chosen(rng, LONG), folder / "c"
     expected, kills = _undisturbed(case), 0
     for _ in range(3):
-        process = _started(_FIT, case.name, path)
-        time.sleep(rng.exponential(0.15))
-        if _killed(process):
+        process, steps = _started(_FIT, case.name, path), int(rng.integers(1, 20))
+        while steps and process.stdout.readline() == "step\n":
+            steps -= 1
+        time.sleep(rng.exponential(0.02))
+        if steps or _killed(process):
+            process.communicate()
             break
         kills += 1
     with within(120), quiet():
