@@ -173,6 +173,20 @@ def test_lines_that_are_no_rows_are_told(tmp_path):
         assert numbers(path)["c"].isna().sum() == 1
 
 
+@pytest.mark.parametrize(
+    "header", ['"length\nof leaf",mass', 'mass,"length\nof leaf"', '"a\n\nb","length\nof leaf"']
+)
+def test_names_of_two_lines(header, tmp_path):
+    """Sheets have them. A first such name was taken for a title, and the rows lost one."""
+    path = tmp_path / "a.csv"
+    path.write_text(header + "\n" + "1,2\n3,4\n5,6\n7,8\n")
+    found = numbers(path)
+    assert "length\nof leaf" in found.columns and len(found) == 4
+    path.write_text(header + "\ncm,kg\n" + "1,2\n3,4\n5,6\n7,8\n")
+    with pytest.warns(UserWarning, match="units"):
+        assert len(numbers(path)) == 4
+
+
 def test_reading_is_decided_by_options(latently, tmp_path):
     table, _ = make_table(40, 3)
     (tmp_path / "a.csv").write_bytes(("junk,x\n1,2\n" + table.to_csv(index=False)).encode("cp1252"))

@@ -131,6 +131,8 @@ def _preamble(lines: list[str], given: Given, name: str) -> int:
     usual = max(set(widths), key=widths.count)
     titles = 0
     while titles < min(10, len(widths) - 2) and usual > 0 and widths[titles] < usual:
+        if lines[found + titles].count('"') % 2:  # a name of the header goes on in the next line
+            break
         if sum(bool(cell.strip(' "\r\n')) for cell in lines[found + titles].split(separator)) > 1:
             break
         titles += 1
