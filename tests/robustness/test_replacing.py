@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -177,6 +178,24 @@ def test_many_threads_write_one_file(tmp_path):
 
 
 # -- folders --------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_others_remove_meanwhile_is_written(tmp_path, monkeypatch):
+    """As two fits do that share a checkpoint: one of them stopped with a FileNotFoundError."""
+    path = tmp_path / "shared"
+    path.write_text("old")
+    looked = Path.stat
+
+    def removed(self, **options):
+        found = looked(self, **options)
+        if self == path:
+            os.unlink(path)
+        return found
+
+    with replacement(path) as temporary:
+        temporary.write_text("new")
+        monkeypatch.setattr(Path, "stat", removed)
+    assert path.read_text() == "new"
 
 
 def test_a_folder_is_always_there(tmp_path):

@@ -147,8 +147,10 @@ def _new_file(path: Path) -> tuple[Path, int]:
 
 
 def _keep_permissions(path: Path, temporary: Path) -> None:
-    if path.is_file() and not path.is_symlink():
-        os.chmod(temporary, stat.S_IMODE(path.stat().st_mode) & 0o777)
+    with suppress(FileNotFoundError):  # another process may have removed it by now
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode):
+            os.chmod(temporary, stat.S_IMODE(mode) & 0o777)
 
 
 def _locked(folder: Path) -> int | None:
