@@ -174,7 +174,7 @@ def _check_criterion(model, name, criterion):
 
 _SHOWN_MODELS = 10
 _AGREEMENT = {
-    "training_accuracy": "{training_accuracy:.1f} % of the training rows are classified correctly",
+    "training_accuracy": "{training_accuracy:.1f} % of the labelled rows are classified correctly",
     "clustering_accuracy": "Components agree with {label} in {clustering_accuracy:.1f} % of the rows, "
     "matched one to one",
     "purity": "Components and {label} differ in number: in {purity:.1f} % of the rows, {label} is the most "
