@@ -68,7 +68,8 @@ class Reproduction:
     better : mapping of str to str
         Published entries that are judged, each with "lower" or "higher": which is the better.
     excluded : callable, optional
-        `excluded(record, measure)` says why a published number cannot be compared, or gives None.
+        `excluded(record, measure)` says why a published number cannot be compared, or gives None; the record
+        is the published one, with what ours has beside it.
     counted : callable, optional
         Whether a published record is counted; not if it repeats another one beside a variant of ours.
     tested : callable, optional

@@ -61,7 +61,7 @@ def cells(reproduction, records):
         for measure, better in reproduction.better.items():
             if printed.get(measure) is None:
                 continue
-            reason = reproduction.excluded(printed, measure)
+            reason = reproduction.excluded(ours.get(key, {}) | printed, measure)
             if reason:
                 found.append(Cell(measure, key, EXCLUDED, printed=printed[measure], reason=reason))
             elif ours.get(key, {}).get(measure) is None:

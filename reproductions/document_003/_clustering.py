@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -23,6 +24,7 @@ from reproductions.document_003._protocol import (
     spread_of_pick,
 )
 from reproductions.framework import Reproduction, beside
+from reproductions.judgement import NO_EVIDENCE
 
 METHODS = ("MCFA", "PCA+GMM", "mPPCA")  # of the source
 STANDARDISED, SHARED = "MCFA, standardised", "MCFA, shared covariance"
@@ -32,6 +34,7 @@ KEYS = ("method", "clusters", "dimensions")
 BY_LABEL = "ERR picked by label"
 TRIALS = 20
 OF_TRIALS = f"ERR lowest of {TRIALS} trials"
+EQUAL = "BIC of equal components"
 COLUMNS = {
     "ERR": ".4f",
     "ERR, spread": ".4f",
@@ -39,6 +42,7 @@ COLUMNS = {
     "ARI, spread": ".4f",
     "BIC": ".0f",
     "BIC, spread": ".0f",
+    EQUAL: ".0f",
     "BIC in data space": ".0f",
     "ICL in data space": ".0f",
     "ERR by majority": ".4f",
@@ -54,20 +58,24 @@ ABOUT_MEASURES = f"""
     features (MCFA then has a free mean, which BIC counts), and in "{SHARED}" all components have one
     covariance of the factors.
 
-    ERR is one minus the accuracy under the best one-to-one assignment of clusters to classes; "ERR by
+     ERR is one minus the accuracy under the best one-to-one assignment of clusters to classes; "ERR by
     majority" lets several clusters stand for one class.
 
-    "From classes" is a fit that starts from the estimates for each class and then forgets the labels:
-    evidence of what optima there are, not a result. If its BIC is above ours, our fit is the likelier one; if
-    it is below, our search has missed an optimum.
+     "From classes" is a fit that starts from the estimates for each class and then forgets the labels:
+    evidence of what optima there are, not a result. If its BIC is above ours, our fit is the likelier one;
+    if it is below, our search has missed an optimum.
 
-    "{OF_TRIALS}" is picked by label from fits of one random start each, as the source reports "the best
-    results from multiple trials" with "random assortment" in section 3.2.1, and maybe here too: evidence, as
-    nobody may choose so. It stands where rows are given.
+     "{OF_TRIALS}" is picked by label from fits of one random start each, as the source reports "the best
+    results from multiple trials" with "random assortment" in section 3.2.1, and maybe here too: evidence,
+    as nobody may choose so. It stands where rows are given.
 
-    BIC of PCA+GMM is, as in the source, that of the projected data, which compares with nothing; "BIC in data
-    space" completes PCA+GMM by isotropic noise in the dimensions left out and is comparable between all rows,
-    and so is ICL; the lowest of each method are marked.
+     "{EQUAL}" is that of a mixture of as many components which are all the same, so its likelihood is that
+    of one component. No fitted mixture has less, so a printed BIC that is above it (by more than 2) is not
+    of one and is not compared.
+
+     BIC of PCA+GMM is, as in the source, that of the projected data, which compares with nothing; "BIC in
+    data space" completes PCA+GMM by isotropic noise in the dimensions left out and is comparable between
+    all rows, and so is ICL; the lowest of each method are marked.
 """
 MPPCA_FLOOR = """
     mPPCA has one noise variance for all features, whose units differ, so for features as they are it has the
@@ -126,6 +134,8 @@ def excluded(record, measure, title):
     """Why a printed number cannot be compared, or None."""
     if measure == "BIC" and record["method"] == "mPPCA":
         return "not the BIC of a fitted mPPCA"
+    if measure == "BIC" and record["BIC"] > record.get(EQUAL, math.inf) + NO_EVIDENCE:
+        return "less likely than one component: not the BIC of a fitted mixture"
     if measure == "ARI" and (title, record["method"], record["clusters"]) == ("003/table-3.6", "PCA+GMM", 2):
         return "copied from Table 3.4 by mistake"
     return None
@@ -196,6 +206,9 @@ def cell(X, y, method, K, q, seeds, n_init="auto"):
     if others:
         record |= {f"{name}, spread": spread_of_pick(values) for name, values in told.items()}
         record |= {BY_LABEL: min(told["ERR"]), "ERR, median": float(np.median(told["ERR"]))}
+    if method in METHODS:
+        alone = estimator(method, 1, q).set_params(random_state=seeds[0]).fit(Z)
+        record[EQUAL] = float(-2 * len(Z) * alone.score(Z) + best.n_parameters() * np.log(len(Z)))
     if others and method in METHODS:
         record[OF_TRIALS] = lowest_of_trials(estimator(method, K, q), Z, y, TRIALS * seeds[0])
     return record

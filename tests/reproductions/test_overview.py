@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from reproductions import available, evidence, inventory, judgement, overview
+from reproductions.document_003 import _clustering
 from reproductions.framework import Result, versions
 from reproductions.judgement import EXCLUDED, MATCHED, NOISE, NOT_RUN, WORSE
 from reproductions.source import LIBRARY, digest
@@ -58,6 +59,22 @@ def test_every_printed_number_is_a_cell_once():
     found = judgement.cells(reproduction, [{"case": "a", "ERR": 0.4}, {"case": "c", "ERR": 0.4}])
     states = {cell.key[0]: cell.state for cell in found}
     assert states == {"a": MATCHED, "b": NOT_RUN, "c": EXCLUDED}
+
+
+def test_printed_densities_below_one_component_are_not_compared():
+    reproduction = REPRODUCTIONS["003/table-3.5"]
+    printed = next(one for one in reproduction.published if one["method"] == "PCA+GMM")
+    key = {name: printed[name] for name in reproduction.keys}
+    states = {}
+    for equal in (printed["BIC"] - 3, printed["BIC"] - 1):
+        record = key | {"BIC": printed["BIC"] - 50, _clustering.EQUAL: equal, "rows": 150}
+        [found] = [
+            cell
+            for cell in judgement.cells(reproduction, [record])
+            if cell.measure == "BIC" and cell.key == tuple(key.values())
+        ]
+        states[equal] = found.state
+    assert list(states.values()) == [EXCLUDED, MATCHED]
 
 
 def test_other_fits_stand_beside_worse_rates_of_clusters():
