@@ -63,7 +63,8 @@ def is_degenerate(kernel: Any, params: Any, rows: float) -> bool:
 
 def determined(kernel: Any, params: Any, block: Block) -> Block | None:
     """The rows of all components that are not degenerate; None if these are too few to fit the mixture."""
-    rows = max(float(np.sum(block.weight)), float(len(block)))
+    weight: Any = block.weight
+    rows = max(float(np.sum(weight)), float(len(block)))
     numbers = [one.number for one in degenerate_components(kernel, params, rows)]
     shares = responsibilities(kernel, kernel.prepare(params), block)
     kept = np.flatnonzero(~np.isin(np.argmax(shares, axis=1), numbers))
