@@ -58,22 +58,22 @@ ABOUT_MEASURES = f"""
     features (MCFA then has a free mean, which BIC counts), and in "{SHARED}" all components have one
     covariance of the factors.
 
-     ERR is one minus the accuracy under the best one-to-one assignment of clusters to classes; "ERR by
+    ERR is one minus the accuracy under the best one-to-one assignment of clusters to classes; "ERR by
     majority" lets several clusters stand for one class.
 
-     "From classes" is a fit that starts from the estimates for each class and then forgets the labels:
+    "From classes" is a fit that starts from the estimates for each class and then forgets the labels:
     evidence of what optima there are, not a result. If its BIC is above ours, our fit is the likelier one;
     if it is below, our search has missed an optimum.
 
-     "{OF_TRIALS}" is picked by label from fits of one random start each, as the source reports "the best
+    "{OF_TRIALS}" is picked by label from fits of one random start each, as the source reports "the best
     results from multiple trials" with "random assortment" in section 3.2.1, and maybe here too: evidence,
     as nobody may choose so. It stands where rows are given.
 
-     "{EQUAL}" is that of a mixture of as many components which are all the same, so its likelihood is that
+    "{EQUAL}" is that of a mixture of as many components which are all the same, so its likelihood is that
     of one component. No fitted mixture has less, so a printed BIC that is above it (by more than 2) is not
     of one and is not compared.
 
-     BIC of PCA+GMM is, as in the source, that of the projected data, which compares with nothing; "BIC in
+    BIC of PCA+GMM is, as in the source, that of the projected data, which compares with nothing; "BIC in
     data space" completes PCA+GMM by isotropic noise in the dimensions left out and is comparable between
     all rows, and so is ICL; the lowest of each method are marked.
 """
