@@ -209,6 +209,21 @@ def test_what_rows_do_not_determine_is_told():
         standard_errors(rough, planted(), method="scores")
 
 
+@pytest.mark.parametrize("method", ["sandwich", "hessian"])
+@pytest.mark.filterwarnings("ignore:the rows do not determine", "ignore:the likelihood is largest")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:.*constant")
+def test_variances_that_vanish_are_told(method):
+    """They stopped with a LinAlgError, or had errors of 1e-150."""
+    rows = np.random.default_rng(0).normal(size=(23, 2))
+    model = GaussianMixture(2, random_state=0).fit(rows * [1.0, 0.0])
+    errors = standard_errors(model, rows * [1.0, 0.0], method=method).intervals_["standard_error"]
+    assert not ((errors > 0) & (errors < 1e-100)).any()
+    model = GaussianMixture(2, covariance_type="spherical", max_iter=2, random_state=0).fit(rows)
+    model.covariances_[:] = 1e-300
+    with pytest.raises(ValueError, match="bootstrap"):
+        standard_errors(model, rows, method=method)
+
+
 def test_models_without_scores_are_told():
     X = planted(60)
     for model in (

@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pandas as pd
 
 import latently
 from latently.estimators.checks import check_flag
 from latently.estimators.weights import weights_in_rows
 from latently.factorization import NMF
+from latently.mixture import MixedMixture
+from latently.selection import bootstrap, standard_errors
+from latently.selection.information import METHODS
 from tests.contracts.cases import CASES, answers
 from tests.fuzz.attack import Finding, chosen, expect, quiet, within
 
@@ -160,6 +164,108 @@ def _sound(case, model, X, folder):
         expect(np.array_equal(array, again[name]), f"{case}: {name} of the loaded model differs")
 
 
+# -- tables and standard errors ---------------------------------------------------------------------------
+
+
+def hostile_column(rng, n):
+    """Cells of one kind that a column of a table may have."""
+    kind = int(rng.integers(11))
+    words = ["a", "b", "", " ", "nan", "<b>", "-1", "Ünï", "x" * 300, "1e5"]
+    if kind == 0:
+        return rng.normal(size=n) * 10 ** rng.uniform(-12, 12) + chosen(rng, [0.0, 0.0, 1e6, -1e9])
+    if kind == 1:
+        return rng.poisson(10 ** rng.uniform(-1, 2), size=n)
+    if kind == 2:
+        return rng.choice(words[: int(rng.integers(1, 11))], size=n)
+    if kind == 3:
+        return rng.random(n) < chosen(rng, [0.5, 0.0, 0.02])
+    if kind == 4:
+        levels = ["low", "mid", "high", "never seen"][: int(rng.integers(2, 5))]
+        return pd.Categorical(rng.choice(levels[:2], size=n), levels, ordered=bool(rng.random() < 0.7))
+    if kind == 5:
+        return pd.Timestamp("1677-09-23") + pd.to_timedelta(
+            rng.integers(0, chosen(rng, [9, 10**5]), n), unit="D"
+        )
+    if kind == 6:
+        return np.full(n, chosen(rng, [0, 1, 7.5, "same", True, None]))
+    if kind == 7:
+        return np.arange(n)
+    if kind == 8:
+        return [f"row {i}" for i in range(n)]
+    if kind == 9:
+        return pd.array(rng.integers(0, 5, n), dtype=chosen(rng, ["Int64", "UInt8", "Float64", "string"]))
+    return np.where(rng.random(n) < 0.8, rng.integers(0, 3, n), 10 ** rng.uniform(0, 15, n))
+
+
+def mixed_table(rng, folder):
+    """A mixed mixture of any table: sound, the same after saving, and able to impute and to draw rows."""
+    n, options = int(rng.integers(2, 60)), {"random_state": 0, **SMALL}
+    table = pd.DataFrame({f"c{j}": hostile_column(rng, n) for j in range(int(rng.integers(1, 6)))})
+    share = chosen(rng, [0.0, 0.0, 0.1, 0.5])
+    holed = table.mask(rng.random(table.shape) < share) if share else table
+    options["n_components"] = int(rng.integers(1, 4))
+    options["n_factors"] = int(rng.integers(0, 2))
+    options["count_model"] = chosen(rng, ["negative_binomial", "poisson"])
+    options["unseen"] = chosen(rng, ["error", "missing"])
+    if rng.random() < 0.3:
+        options["columns"] = {"c0": chosen(rng, ["number", "category", "ordinal", "count", [0, 1]])}
+    weight = hostile_weights(rng, n) if rng.random() < 0.3 else None
+    (folder / "case.txt").write_text(f"{options}\n{holed.dtypes}\n{weight}")
+    holed.to_pickle(folder / "table.pickle")
+    with within(120), quiet():
+        try:
+            model = MixedMixture(**options).fit(holed, sample_weight=weight)
+        except ValueError as error:
+            expect(type(error) is not np.linalg.LinAlgError, f"{options}: {error!r}")
+            return "refused"
+        _sound("MixedMixture", model, holed if weight is None else holed[weight > 0], folder)
+        if weight is None:
+            whole = model.impute(holed)
+            expect(not pd.isna(whole).any(axis=None), "imputed cells are missing")
+            for name, own in holed.items():
+                same = whole[name][own.notna()].astype(object) == own.dropna().astype(object)
+                expect(same.all(), f"imputing changed cells of {name} that are there")
+        drawn = model.sample(3, random_state=0)
+        expect(
+            np.isfinite(model.score_samples(drawn[0] if isinstance(drawn, tuple) else drawn)).all(), "drawn"
+        )
+    return "fitted"
+
+
+DESCRIBED = ("GaussianMixture", "FactorAnalysis", "PPCA", "MFA", "MPPCA", "MCFA")
+
+
+def uncertain_fit(rng, folder):
+    """Standard errors of fits to hostile rows: none below zero, none infinite, or a refusal."""
+    case = chosen(rng, [case for case in CASES if case.cls.__name__ in DESCRIBED])
+    X, _ = hostile_rows(rng, case)
+    weight = hostile_weights(rng, len(X)) if rng.random() < 0.3 else None
+    np.savez(folder / "rows.npz", X=X, **({} if weight is None else {"weight": weight}))
+    way = chosen(rng, ["sandwich", "hessian", "scores", "weighted", "parametric"])
+    options = {"max_iter": chosen(rng, [2, 50]), "prior": chosen(rng, ["auto", None])}
+    (folder / "case.txt").write_text(f"{case.name} {way} {options}")
+    with within(120), quiet():
+        try:
+            model = case.fit(X, None, weight, **options)
+        except ValueError:
+            return "not fitted"
+        try:
+            if way in ("weighted", "parametric"):
+                draws = {"n_draws": 4, "random_state": 0}
+                found = bootstrap(model, X, method=way, sample_weight=weight, **draws).intervals_
+            else:
+                found = standard_errors(model, X, method=way, sample_weight=weight).intervals_
+        except (ValueError, TypeError) as error:
+            expect(type(error) is not np.linalg.LinAlgError, f"{case} {way}: {error!r}")
+            return "refused"
+    error = found["standard_error"].to_numpy(float)
+    odd = np.isinf(error).any() or (error < 0).any() or np.isnan(error).any() > (way in METHODS)
+    expect(not odd, f"{case} {way}: standard errors {error}")
+    ordered = found["low"] <= found["high"]
+    expect(ordered[~np.isnan(error)].all(), f"{case} {way}: an interval that ends before it begins")
+    return way
+
+
 # -- what must not change a fit ---------------------------------------------------------------------------
 
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
@@ -238,4 +344,7 @@ def same_columns(rng, folder):
     return f"{what}: same" if abs(lag) < 1e-4 else f"{what}: another optimum"
 
 
-ATTACKS = {attack.__name__: attack for attack in (random_fit, weighted_entries, same_fit, same_columns)}
+ATTACKS = {
+    attack.__name__: attack
+    for attack in (random_fit, mixed_table, uncertain_fit, weighted_entries, same_fit, same_columns)
+}

@@ -4,6 +4,7 @@ import warnings
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -191,6 +192,23 @@ def test_a_table_is_imputed_whatever_its_columns_are_called(names, counts):
     expected = of_kinds().fit(holes).impute(holes)
     for model in (of_kinds().fit(holes), of_kinds().fit(table)):
         np.testing.assert_array_equal(np.asarray(model.impute(table), dtype=float), expected)
+
+
+def test_categories_in_order_are_imputed_with_those_of_the_table():
+    """Two levels in order, or levels the fit had not seen, stopped imputation with unseen="missing"."""
+    levels = pd.CategoricalDtype(["low", "mid"], ordered=True)
+    table = pd.DataFrame({"a": pd.Categorical(["low", "mid", None] * 9, dtype=levels), "b": range(27)})
+    model = MixedMixture(1, unseen="missing").fit(table)
+    whole = model.impute(table)
+    assert whole["a"].dtype == levels and whole["a"].notna().all()
+    fewer = pd.DataFrame({"a": pd.Categorical([None, "new"]), "b": [1, 2]})
+    assert model.impute(fewer)["a"].tolist() in (["low", "new"], ["mid", "new"])
+
+
+def test_a_column_without_any_of_its_levels_is_told():
+    table = pd.DataFrame({"a": ["x", "y"] * 9, "b": range(18)})
+    with pytest.raises(ValueError, match="'a' holds none of its levels"):
+        MixedMixture(columns={"a": [0, 1]}, unseen="missing").fit(table)
 
 
 def test_lists_are_not_taken_for_numbers_where_columns_are_named(counts):

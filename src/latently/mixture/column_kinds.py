@@ -265,6 +265,8 @@ class Seen:
                 f"column {name!r} holds {unknown[0]!r}, which is not among its levels {levels}; with "
                 "unseen='missing' such cells count as missing"
             )
+        if len(unknown) == len(self.counts):
+            raise ValueError(f"column {name!r} holds none of its levels {levels} in any row; leave it out")
         if wanted is None and text and len(levels) > max(_MANY_LEVELS, self.n_rows // 2):
             instead = f"leave it out, or set columns={{{name!r}: 'category'}}"
             raise ValueError(
@@ -454,12 +456,21 @@ def with_own_cells(made: Any, X: Any) -> Any:
         if not is_table(made):  # of columns without names
             return with_own_cells(made, X.to_numpy())
         pairs = [(name, made.iloc[:, j], X.iloc[:, j]) for j, name in enumerate(made)]
-        kept = {name: own.where(own.notna(), other) for name, other, own in pairs if not other.equals(own)}
+        kept = {name: _filled(own, other) for name, other, own in pairs if not other.equals(own)}
         return made.assign(**{name: own for name, own in kept.items() if not own.equals(made[name])})
     X = without_mask(X)
     if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
         return np.where(np.isnan(X), made, X)
     return made
+
+
+def _filled(own: Any, other: Any) -> Any:
+    """The column with cells of another where it is empty; categories are those of both."""
+    if hasattr(own, "cat"):
+        more = [level for level in other.dropna().unique() if level not in own.cat.categories]
+        own = own.cat.add_categories(more)
+        other = other.astype(own.dtype)
+    return own.where(own.notna(), other)
 
 
 def _pandas() -> Any:
@@ -489,7 +500,7 @@ def _stamps(days: np.ndarray) -> np.ndarray:
 def _as_before(pandas: Any, values: np.ndarray, column: Column, index: Any, before: Any) -> Any:
     """A column of a data frame in the dtype of the fit, where its cells allow; times in the zone of X."""
     if column.dtype == "category":
-        ordered = column.kind == "ordinal"
+        ordered = column.kind == "ordinal" or getattr(before, "ordered", False)  # two levels are no ordinal
         return pandas.Series(pandas.Categorical(values, list(column.levels), ordered=ordered), index=index)
     if column.kind == "date":
         times = pandas.Series(_stamps(values).astype("datetime64[ns]"), index=index)

@@ -31,6 +31,10 @@ METHODS = ("sandwich", "hessian", "scores")
 _STEP = 1e-3  # of differences, in standard errors
 _SINGULAR = 1e-9  # smallest eigenvalue, relative to the largest, of an information with unit diagonal
 _FAR = 0.5  # standard errors that a maximum may be away
+_NO_CURVATURE = (
+    "method={!r} finds no curvature of the likelihood: a variance of the model vanishes, as with constant "
+    "features of X; leave them out, or use method='scores' or bootstrap"
+)
 
 
 class StandardErrors(ParameterIntervals):
@@ -219,6 +223,7 @@ def _conditions(structure, arrays, vector):
     return np.reshape(found, (-1, vector.size))
 
 
+@np.errstate(all="ignore")  # what is not finite is told
 def _covariance(passes, vector, conditions, method):
     """(P, P), with NaN for parameters that rows do not determine."""
     products = np.zeros((vector.size, vector.size))
@@ -231,7 +236,10 @@ def _covariance(passes, vector, conditions, method):
     basis = unit[:, None] * null_space(conditions * unit)
 
     def slope(values):
-        return basis.T @ vector.derivatives(passes.total(vector.arrays(values)))
+        try:
+            return basis.T @ vector.derivatives(passes.total(vector.arrays(values)))
+        except np.linalg.LinAlgError:
+            raise ValueError(_NO_CURVATURE.format(method)) from None
 
     products = basis.T @ products @ basis
     information = products
@@ -239,8 +247,11 @@ def _covariance(passes, vector, conditions, method):
         columns = [slope(here + _STEP * d) - slope(here - _STEP * d) for d in basis.T]
         information = np.stack(columns, axis=1) / (-2.0 * _STEP)
         information = 0.5 * (information + information.T)
-    scale = 1.0 / np.sqrt(np.maximum(np.diagonal(information), np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(information * scale[:, None] * scale)
+    scale = 1.0 / np.sqrt(np.maximum(np.abs(np.diagonal(information)), np.finfo(float).tiny))
+    information = information * scale[:, None] * scale
+    if not np.all(np.isfinite(information)):
+        raise ValueError(_NO_CURVATURE.format(method))
+    values, vectors = np.linalg.eigh(information)
     sure = values > _SINGULAR * values[-1]
     directions = basis @ (scale[:, None] * vectors)
     inverse = (vectors[:, sure] / values[sure]) @ vectors[:, sure].T * scale[:, None] * scale
