@@ -125,7 +125,7 @@ def test_labels_of_classes_that_are_known_already():
         ([-1, -1, -1, -1], "every row is unlabelled"),
         ([0, 1, 2, -1], "use another label for that class"),
         (np.array(["a", "b", None, "a"], dtype=object), "objects: NoneType and str; drop"),
-        (pd.Series(["a", None, "b", "a"]), "NaN|NoneType"),
+        (pd.Series(["a", None, "b", "a"]), r"y (contains NaN|.*NoneType and str); drop unlabelled rows"),
         (pd.array([0, 1, pd.NA, 1], dtype="Int64"), "NaN"),
         (np.array(["a", 1, "b", 2], dtype=object), "objects: int and str"),
         (np.zeros((4, 2), dtype=int), "1d array"),

@@ -85,9 +85,9 @@ def class_labels(estimator, y, n_rows, classes=None):
     if known.dtype == object and all(isinstance(label, str) for label in known):
         known = known.astype(str)
     takes_unlabelled = getattr(estimator, "takes_unlabelled", True)
+    cure = "; use the number -1 for unlabelled rows" if takes_unlabelled else "; drop unlabelled rows"
     if len(known):
-        cure = "; use the number -1 for unlabelled rows" if takes_unlabelled else "; drop unlabelled rows"
-        if known.dtype.kind == "f" and np.isnan(known).any():
+        if any(isinstance(label, float) and np.isnan(label) for label in known.tolist()):
             raise ValueError(f"y contains NaN{cure}")
         assert_all_finite(known, input_name="y")
         if known.dtype == object:
