@@ -133,6 +133,7 @@ def test_files_that_cannot_be_used(latently, tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     answer = latently("fit", tmp_path / name, "-o", tmp_path / "out", code=1)
     assert pd.Series([answer.err]).str.contains(message).all(), answer.err
+    assert name in answer.err
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 

@@ -318,3 +318,33 @@ def test_sizes_may_be_integers_of_numpy():
     model = MCFA(np.int64(2), np.int64(2), max_iter=3, tol=0.0, random_state=0).fit(X)
     plain = MCFA(2, 2, max_iter=3, tol=0.0, random_state=0).fit(X)
     np.testing.assert_array_equal(model.means_, plain.means_)
+
+
+HOSTILE = {
+    "far": lambda X: np.where(X.max() == X, 1e80, X),
+    "huge": lambda X: 1e150 * X,
+    "of all sizes": lambda X: X * 10.0 ** np.linspace(-150, 90, 5),
+    "tiny": lambda X: 1e-200 * X,
+    "partly tiny": lambda X: np.where(np.median(X) > X, 1e-310, X),
+    "constant but for rounding": lambda X: 1 + 1e-15 * X,
+    "equal": lambda X: np.ones_like(X),
+    "zero in places": lambda X: np.where(np.arange(5) == 1, 0.0, X) * (np.arange(12) != 3)[:, None],
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("loss", ["frobenius", "kl"])
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_nmf_has_numbers_or_refuses_rows(hostile, loss):
+    """Some ended in "Eigenvalues did not converge" or "the log-likelihood became nan"."""
+    draws = np.random.default_rng(1)
+    X = HOSTILE[hostile](draws.gamma(0.5, size=(12, 5)))
+    for rows in (X, np.where(draws.random(X.shape) < 0.3, np.nan, X)):
+        model = NMF(2, loss=loss, max_iter=10, random_state=0)
+        if hostile in ("huge", "tiny"):
+            with pytest.raises(ValueError, match="rescale X"):
+                model.fit(rows)
+        else:
+            model.fit(rows)
+            assert np.all(np.isfinite(model.history_)) and np.all(np.isfinite(model.components_))
+            assert np.all(np.isfinite(model.transform(rows)))

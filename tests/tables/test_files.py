@@ -52,8 +52,10 @@ def test_packed_text(tmp_path, table, ending):
     pd.testing.assert_frame_equal(numbers(path), table)
     np.testing.assert_array_equal(np.concatenate(list(open_source(path).chunks())), table)
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises((ValueError, OSError), match=r"cannot be read|empty|zstd"):
-        numbers(path)
+    for read in (numbers, lambda path: list(open_source(path).chunks())):
+        with pytest.raises((ValueError, OSError), match=r"cannot be read|empty|zstd") as refused:
+            read(path)
+        assert path.name in str(refused.value)
 
 
 def test_archives_of_several_files_are_refused(tmp_path):
