@@ -196,7 +196,7 @@ class CommonLoadings(Kind):
     def leaves(self, family: Any, rules: Rules, component_of: Any) -> DeepCommon:
         """Covariances of factors follow from the layers above, so the prior is that of the noise."""
         if family.prior is not None:  # the pseudo-rows of the first layer's components, however many leaves
-            n_components = component_of.max() + 1
+            n_components = int(component_of.max()) + 1
             of_noise = family.prior.of_noise.times(n_components / len(component_of))
             family = family.with_prior(of_noise)
         return DeepCommon(family, rules)
