@@ -107,9 +107,13 @@ def newton_minimum(
 
 
 def _in_double(block: Block) -> Block:
-    """The rows for Newton's method, which needs the digits, and without activations."""
     X = block.X.astype(np.float64) if is_sparse(block.X) else double(block.X)
-    return replace(block, X=X, state=None)
+    return replace(block, X=X)
+
+
+def _for_newton(block: Block) -> Block:
+    """The rows for Newton's method, which needs the digits, and without activations."""
+    return replace(_in_double(block), state=None)
 
 
 # -- Kullback-Leibler divergence ----------------------------------------------------------------------
@@ -208,7 +212,7 @@ class Divergence:
 
     def solved(self, A: Array, block: Block) -> Array:
         """(r, n) activations that minimise the loss."""
-        block, codebook = _in_double(block), Codebook.of(double(A))
+        block, codebook = _for_newton(block), Codebook.of(double(A))
         B, X, seen = codebook.components, counted_rows(block), seen_in(block, codebook.components)
         exposure = codebook.totals[:, None] if seen is None else B @ seen.T
         V = activations(block, codebook)
@@ -357,6 +361,11 @@ class BetaDivergence:
         return self.beta <= 0.0
 
     @property
+    def needs_range(self) -> bool:
+        """Whether the least y of float32, to the power of beta, is far from zero: a step above it costs."""
+        return 0.0 < self.beta < 1.0
+
+    @property
     def largest_power(self) -> float:
         return max(2.0, abs(self.beta), 2.0 - self.beta)
 
@@ -375,9 +384,11 @@ class BetaDivergence:
 
     def rows(self, codebook: Codebook, how: How, block: Block) -> tuple[Any, list[Array]]:
         """Sums of a block after a step of its activations, and their new state."""
+        xp, dtype = namespace(codebook.components), codebook.components.dtype
+        if self.needs_range:
+            block, codebook = _in_double(block), Codebook.of(double(codebook.components))
         X, A = _dense(rows_of(block)), codebook.components
         V, seen = activations(block, codebook), seen_in(block, A)
-        xp = namespace(V)
         above, below, costs = self._slopes(V, A, X, seen)
         cost = xp.sum(costs if block.weight is None else costs * block.weight)
         counted = weighted(V, block.weight)
@@ -387,7 +398,7 @@ class BetaDivergence:
         counted = weighted(V, block.weight)
         total, square = double(xp.sum(counted, axis=1)), double(xp.sum(counted * V, axis=1))
         sums = SlopeSums(cost, double(counted @ above), double(counted @ below), total, square)
-        return sums, [xp.asarray(V.T, copy=True)]
+        return sums, [xp.astype(V.T, dtype, copy=True)]
 
     def _slopes(
         self, V: Array, A: Array, X: Array, seen: Array | None, *, cost: bool = True
@@ -469,7 +480,7 @@ class BetaDivergence:
 
     def solved(self, A: Array, block: Block) -> Array:
         """(r, n) activations at a minimum of the loss, which is convex for 1 <= beta <= 2 only."""
-        block, codebook = _in_double(block), Codebook.of(double(A))
+        block, codebook = _for_newton(block), Codebook.of(double(A))
         B, X, seen = codebook.components, _dense(rows_of(block)), seen_in(block, codebook.components)
         V, xp = activations(block, codebook), namespace(B)
         below = xp.zeros_like(X)
@@ -495,6 +506,8 @@ class BetaDivergence:
 
     def row_costs(self, V: Array, A: Array, block: Block) -> Array:
         """(n,) the loss of each row with activations V (r, n), without penalties."""
+        if self.needs_range:
+            V, A, block = double(V), double(A), _in_double(block)
         X, seen, xp = _dense(rows_of(block)), seen_in(block, A), namespace(A)
         above, _, told = self._slopes(V, A, X, seen)
         if self.needs_support:
