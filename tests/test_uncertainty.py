@@ -172,6 +172,7 @@ def test_groups_are_found_by_likelihood_ratios():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*give a larger most_components")
 def test_p_values_of_one_group_are_uniform():
     rng = np.random.default_rng(0)
     quick = GaussianMixture(tol=1e-4, n_init=2, max_iter=100)
