@@ -121,6 +121,22 @@ def test_nobody_elses_chance_is_used_up(case):
     assert torch.equal(before[2], torch.get_rng_state())
 
 
+@pytest.mark.parametrize("name", ["GaussianMixture", "GaussianMixture-t", "MFA", "MPPCA", "MCFA"])
+@pytest.mark.parametrize("standardised", [False, True])
+def test_the_order_of_features_does_not_matter(name, standardised):
+    """Rows are ordered and units of features drawn in an order that the values of the features decide."""
+    case = next(case for case in CASES if case.name == name)
+    options = {"max_iter": 300, "tol": 1e-9, "n_init": 3}
+    for seed in (1, 2, 3):
+        X, _ = case.data(n=80, seed=100 * seed)
+        X = (X - X.mean(axis=0)) / X.std(axis=0) if standardised else X
+        order = np.random.default_rng([seed, 7]).permutation(X.shape[1])
+        one, other = case.fit(X, **options), case.fit(X[:, order], **options)
+        np.testing.assert_allclose(
+            other.score_samples(X[:, order]).mean(), one.score_samples(X).mean(), atol=1e-4
+        )
+
+
 # -- failures -----------------------------------------------------------------------------------------
 
 

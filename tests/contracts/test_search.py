@@ -11,6 +11,7 @@ from latently.core.drivers import Step, best_start, relative
 from latently.core.frame import Frame
 from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY_WIDE, Search
 from latently.core.tree import mapped
+from latently.estimators.starts import features_in_order, rows_in_order
 from latently.mixture import MCFA, MFA, GaussianMixture, base, starts
 from latently.mixture.degenerate import determined
 from latently.mixture.starts import Starts, agglomerated, number_of_starts
@@ -271,6 +272,48 @@ def test_starts_on_a_device_are_those_in_main_memory(model, missing):
     changed = zip(elsewhere.near(optimum), found.near(optimum), strict=True)
     for start, expected in islice(changed, 8):
         assert_same_arrays(start, expected)
+
+
+KINDS = {
+    "standardised": lambda X: (X - X.mean(axis=0)) / X.std(axis=0),
+    "uncorrelated": lambda X: np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[0],
+    "ranks": lambda X: np.argsort(np.argsort(X, axis=0), axis=0) - 0.5 * (len(X) - 1),
+    "signs": lambda X: np.where(np.argsort(np.argsort(X, axis=0), axis=0) < len(X) // 2, -1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(5))
+def test_features_have_an_order_of_their_own(kind, seed):
+    """Also where their sums of squares differ by rounding only, which depends on the layout in memory."""
+    rng = np.random.default_rng(seed)
+    X = KINDS[kind](rng.gamma(2.0, size=(60, 7)) @ rng.standard_normal((7, 7)))
+    order, rows = rng.permutation(7), rng.permutation(60)
+    shuffled = np.asfortranarray(X[rows][:, order]) * (1 + 1e-15 * rng.standard_normal(7))
+    np.testing.assert_array_equal(order[features_in_order(shuffled)], features_in_order(X))
+    in_order = X[rows][rows_in_order(shuffled)]
+    np.testing.assert_array_equal(in_order, X[rows_in_order(X)])  # equal rows may change places
+
+
+@pytest.mark.parametrize("model", [GaussianMixture(3), GaussianMixture(3, covariance_type="diag"), MFA(3, 2)])
+@pytest.mark.parametrize("missing", [False, True])
+def test_starts_do_not_depend_on_the_order_of_features(model, missing):
+    X, _ = clusters(3, 60)
+    X = KINDS["standardised"](X)
+    observed = np.random.default_rng(0).random(X.shape) > 0.2 if missing else np.ones(X.shape, dtype=bool)
+    X, order = np.where(observed, X, 0.0), np.array([2, 0, 1])
+    here, there = (
+        replace(found, block=replace(found.block, observed=seen if missing else None))
+        for (found, _), seen in (
+            (starts_of(model, X), observed),
+            (starts_of(model, X[:, order]), observed[:, order]),
+        )
+    )
+    optimum = turned = None
+    for optimum, turned in zip(here.first(8), there.first(8), strict=True):
+        np.testing.assert_allclose(turned.components.means, optimum.components.means[:, order], atol=1e-9)
+    for one, other in islice(zip(here.near(optimum), there.near(turned), strict=True), 24):
+        np.testing.assert_allclose(other.components.means, one.components.means[:, order], atol=1e-9)
 
 
 def assert_same_arrays(record, expected):

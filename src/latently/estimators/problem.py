@@ -18,6 +18,7 @@ from latently.core.sweep import LocalSweep
 from latently.core.tree import mapped
 from latently.estimators.data import check_summary
 from latently.estimators.memory import check_parameters_fit
+from latently.estimators.starts import rows_in_order
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,12 @@ class Problem:
     def sample(self):
         """The rows that starts are computed from, in the frame and in main memory.
 
-        Ordered by their projection on a fixed direction, which depends neither on units nor on an offset.
+        Ordered by their projection on a direction that depends neither on units, nor on an offset, nor on the
+        order of the features.
         """
         rows: Any = self.summary.sample
         block = self.frame.enter(Block(rows.X, rows.weight, rows.allowed).with_observed())
-        direction = np.random.default_rng(0).standard_normal(block.X.shape[1])
-        return block.take(np.argsort(block.X @ direction, kind="stable"))
+        return block.take(rows_in_order(block.X))
 
     def in_main_memory(self):
         """The same problem for computing starting values, always with NumPy."""

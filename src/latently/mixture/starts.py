@@ -24,6 +24,7 @@ from latently.core.tree import mapped
 from latently.distributions.mixture import responsibilities
 from latently.distributions.stacked import can_be_stacked, with_components
 from latently.estimators.randomness import as_random_state
+from latently.estimators.starts import features_in_order
 from latently.mixture.kmeans import MOST_STEPS, Task, kmeans
 from latently.mixture.regrouping import regrouped, spread_of
 
@@ -160,7 +161,7 @@ class Starts:
         family, X = self.kernel.family, self.block.X
         spread = spread_of(family, X.shape[1])
         if spread is None or spread.axes or X.shape[1] <= _DIMENSIONS:
-            return X, spread
+            return X[:, self._features], spread
         X = principal_scores(X, self.block.weight, _DIMENSIONS, power=0.0 if family.isotropic else 0.5)
         return X, spread_of(family, X.shape[1])
 
@@ -168,7 +169,7 @@ class Starts:
         """(n,) bool for every part of the rows and a way to split it: whether rows are in its second half."""
         rows = self.block if self.there is None else self.there[1]
         X, weight, rng = rows.X, self.block.weight, self.rng
-        units = [np.sqrt(rng.standard_exponential(X.shape[1])) for _ in parts]
+        units = [_random_units(self._features, rng) for _ in parts]
         seeds = [rng.randint(2**31 - 1) for _ in parts]
         steps = {"kmeans": MOST_STEPS, "k-means++": 0}
         given = list(zip(parts, units, seeds, strict=True))
@@ -244,20 +245,25 @@ class Starts:
         """How start number i partitions the rows."""
         X, observed, scale = self.block.X, self.block.observed, self.frame.scale
         rows, seen, by, rng = X, observed, self.init, self.rng
-        units = self._standard if i % 2 else scale / scale.max()
+        units, features = self._standard if i % 2 else scale / scale.max(), self._features
         if not self.kernel.labels_are_components and self.block.allowed is not None and i % 4 < 2:
             rows = self._about_class_means
         if self.in_dimensions is not None and i % 4 == 3:
             rows, seen = self._scores, None
-            units = np.ones(rows.shape[1])
+            units, features = np.ones(rows.shape[1]), np.arange(rows.shape[1])
         elif self.in_dimensions is not None and i > 2 and i % 4 == 2:
             by = "random"
         elif i == 2 and by == "kmeans":
             rows, seen, by = self._principal_scores(rows, _HIERARCHICAL_SCORES, power=0.5), None, "ward"
             units = np.ones(rows.shape[1])
         if (i >= 2 and by != "ward") or (i == 1 and np.ptp(self._standard / scale) == 0):
-            units = units * np.sqrt(rng.standard_exponential(len(units)))  # the same again would be a waste
+            units = units * _random_units(features, rng)  # the same again would be a waste
         return Clustering(by, rows, seen, units, rng.randint(2**31 - 1))
+
+    @cached_property
+    def _features(self):
+        """(D,) the features in an order that does not depend on that in the data."""
+        return features_in_order(self.block.X)
 
     @cached_property
     def _standard(self):
@@ -347,6 +353,13 @@ def partitions(rows, weight, n_components, given, seen, there=None):
         else:
             found.append(np.random.default_rng(how.seed).integers(n_components, size=len(rows)))
     return found
+
+
+def _random_units(features, rng):
+    """(D,) random units, drawn for one feature after the other in this order."""
+    units = np.empty(len(features))
+    units[features] = np.sqrt(rng.standard_exponential(len(features)))
+    return units
 
 
 def _around_a_row(X, units, weight, rng):
