@@ -79,7 +79,7 @@ class KnownClasses:
         return np.bincount(self.codes[self.labelled], self.weight[self.labelled], minlength=self.n_classes)
 
     def sample(self):
-        """Up to 100 rows per class, and three times as many unlabelled ones.
+        """Up to 100 rows per class, and three times as many unlabelled ones, or 300.
 
         All rows of classes of up to 100 rows are among them.
         """
