@@ -205,6 +205,14 @@ def test_categories_in_order_are_imputed_with_those_of_the_table():
     assert model.impute(fewer)["a"].tolist() in (["low", "new"], ["mid", "new"])
 
 
+def test_missing_integers_are_imputed_by_fractions():
+    """Integers of pandas that may be missing stopped imputation with unseen="missing"."""
+    table = pd.DataFrame({"a": pd.array([100, 203, None] * 9, dtype="UInt8"), "b": range(27)})
+    model = MixedMixture(1, columns={"a": "number"}, unseen="missing").fit(table)
+    whole = model.impute(table)["a"]
+    assert whole.notna().all() and whole[0] == 100 and 100 < whole[2] < 203
+
+
 def test_a_column_without_any_of_its_levels_is_told():
     table = pd.DataFrame({"a": ["x", "y"] * 9, "b": range(18)})
     with pytest.raises(ValueError, match="'a' holds none of its levels"):

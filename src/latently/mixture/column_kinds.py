@@ -470,6 +470,8 @@ def _filled(own: Any, other: Any) -> Any:
         more = [level for level in other.dropna().unique() if level not in own.cat.categories]
         own = own.cat.add_categories(more)
         other = other.astype(own.dtype)
+    elif own.dtype.kind in "iu" and other.dtype.kind == "f" and own.isna().any():  # integers of pandas
+        own = own.astype(other.dtype)
     return own.where(own.notna(), other)
 
 
