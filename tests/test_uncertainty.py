@@ -364,3 +364,10 @@ def test_classifiers_have_intervals_with_unlabelled_rows(method):
         table = bootstrap(model.fit(X, told), X, told, n_draws=3, method=method, random_state=0).intervals_
         assert set(table["class"].dropna()) == {0, 1, 2}
         assert np.isfinite(table[["estimate", "standard_error", "low", "high"]].to_numpy()).all()
+
+
+def test_errors_of_huge_variances_are_finite():
+    rows = 1e80 * np.random.default_rng(0).normal(size=(50, 2))
+    model = GaussianMixture(1, random_state=0).fit(rows)
+    errors = bootstrap(model, rows, n_draws=4, random_state=0).intervals_["standard_error"]
+    assert np.isfinite(errors).all()

@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
 from latently.backend.placement import one_blas_thread
-from latently.estimators.checks import check_choice, check_integer, check_number
+from latently.estimators.checks import LARGEST, check_choice, check_integer, check_number
 from latently.estimators.messages import warn_user
 from latently.estimators.randomness import as_generator
 from latently.selection.frames import pandas
@@ -64,7 +64,9 @@ class Bootstrap(ParameterIntervals):
     def _numbers(self, name):
         drawn = self.draws_[name]
         ends = np.quantile(drawn, [0.5 - self.level / 2, 0.5 + self.level / 2], axis=0)
-        return drawn.std(axis=0, ddof=1), *ends
+        largest = np.abs(drawn).max(axis=0)
+        unit = np.where(largest > LARGEST, largest, 1.0)  # squares of variances of huge rows overflow
+        return unit * (drawn / unit).std(axis=0, ddof=1), *ends
 
 
 def bootstrap(
