@@ -101,6 +101,7 @@ class Reproduction:
     def run(self, quick: bool = False, seed: int = 0) -> Result:
         """Our numbers beside the published ones."""
         settings = {**self.settings, **(self.quick_settings if quick else {})}
+        state()  # of the code that is running, should its files change meanwhile
         began = time.perf_counter()
         records = self.measure(settings, seed)
         return Result(self, records, settings, quick, seed, time.perf_counter() - began)
