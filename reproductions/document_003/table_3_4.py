@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from latently.datasets import load
-from reproductions.document_003._clustering import MPPCA_STANDARDISED, STANDARDISED, reproduction
+from reproductions.document_003._clustering import (
+    MPPCA_STANDARDISED,
+    STANDARDISED,
+    gains_of_fourth,
+    reproduction,
+)
 from reproductions.told import listed, span
 
 
@@ -56,6 +61,16 @@ def about_standardised(told):
     """
 
 
+def about_fourth(told):
+    theirs, ours = (gains_of_fourth(one, 178) for one in (told.printed, told))
+    return f"""
+        With 4 clusters the printed ERR and ARI of MCFA are as good as with 3, which needs a fourth cluster
+        that is nearly empty. Our fits have a lower BIC and use it, so one cultivar is split and ERR, not
+        ERR by majority, is higher. By BIC the fourth gains {listed(theirs, ".0f")} of log-likelihood in
+        print, and {listed(ours, ".0f")} with ours, in 2 to 8 dimensions.
+    """
+
+
 REPRODUCTION = reproduction(
     load_rows,
     id="003/table-3.4",
@@ -100,11 +115,7 @@ REPRODUCTION = reproduction(
         The printed ARI of mPPCA with 3 and 4 clusters in 2 dimensions cannot be read. 0.1401 and 0.2165 are
         no multiples of 1/178 and must be misprints.
         """,
-        """
-        With 4 clusters the printed ERR and ARI of MCFA are as good as with 3, which needs a fourth cluster
-        that is nearly empty. Our fits have a lower BIC and use it, so one cultivar is split and ERR, not ERR
-        by majority, is higher.
-        """,
+        about_fourth,
         about_three_clusters,
         about_mppca,
         about_optima,
