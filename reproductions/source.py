@@ -5,11 +5,17 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
-import latently
 
-LIBRARY = Path(latently.__file__).parent
+def folder_of(package: str) -> Path:
+    spec = find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
+LIBRARY = folder_of("latently")
 
 
 @cache

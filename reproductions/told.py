@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 ANY = ...
+Records = Sequence[Mapping[str, Any]]
 
 
 class Told:
@@ -15,11 +16,12 @@ class Told:
     out may be any. `printed` are those of the published records.
     """
 
-    def __init__(
-        self, keys: Sequence[str], records: Sequence[Mapping[str, Any]], published: Any = ()
-    ) -> None:
-        self.keys, self.records = keys, records
-        self.printed = Told(keys, published) if published else None
+    def __init__(self, keys: Sequence[str], records: Records, published: Records = ()) -> None:
+        self.keys, self.records, self.published = keys, records, published
+
+    @property
+    def printed(self) -> Told:
+        return Told(self.keys, self.published)
 
     def __call__(self, measure: str, *key: Any) -> Any:
         """The one number of these entries."""
