@@ -562,9 +562,9 @@ def test_a_source_at_the_end_of_its_range_passes_no_gradient_down():
 def test_a_descent_that_finds_no_lower_value_ends():
     asked = []
 
-    def jumps(x):  # a value that the gradient belies
+    def jumps(x, state):  # a value that the gradient belies
         asked.append(x)
-        return (1.0 if x[0] == 0 else 2.0), np.array([1e30])
+        return (1.0 if x[0] == 0 else 2.0), np.array([1e30]), state
 
     descent = Descent(jumps, np.zeros(1), np.zeros(1, dtype=bool), np.ones(1))
     walk = descent.start(np.zeros(1))
@@ -575,7 +575,40 @@ def test_a_descent_that_finds_no_lower_value_ends():
     assert np.abs(asked).max() < 1e-20  # the first trial is no wild one
 
 
-def test_fine_tuning_that_cannot_go_on_says_so():
+def test_a_trial_that_is_rejected_leaves_no_trace():
+    """Where sources are not unique an objective has several values; that next to the last point counts."""
+    given = []
+
+    def evaluate(x, state):
+        given.append(state)
+        return float(np.sum(x**4)), 4 * x**3, tuple(x)
+
+    descent = Descent(evaluate, np.zeros(2), np.zeros(2, dtype=bool), np.ones(2))
+    walk = descent.start(np.array([3.0, -2.0]), "start")
+    n_tried = 0
+    for _ in range(5):
+        given.clear()
+        after = descent.step(walk).next_params()
+        n_tried = max(n_tried, len(given))
+        assert set(given) == {walk.state} and after.state == tuple(after.at) and after.value < walk.value
+        walk = after
+    assert n_tried > 1
+
+
+@pytest.mark.filterwarnings("ignore:DeepNLMF cannot be fine-tuned")
+def test_fine_tuning_of_rows_with_few_entries_goes_on():
+    """Their sources are not unique, and trials that were rejected led to others, of a higher cost."""
+    rng = np.random.default_rng(365)
+    X = rng.normal(size=(int(rng.integers(4, 30)), int(rng.integers(2, 6))))
+    X[rng.integers(len(X))] = 10.0 ** rng.integers(2, 12)
+    X[rng.random(X.shape) < 0.3] = np.nan
+    options = {"sigma2": [0.5, 0.2], "max_iter": 4, "tol": 0, "random_state": 0, "fine_tune": True}
+    model = DeepNLMF([3, 2], fine_tune_iter=30, **options).fit(X)
+    assert model.fine_tune_history_[-1] < 0.1 * model.fine_tune_history_[0]
+
+
+def test_fine_tuning_that_cannot_go_on_says_so(monkeypatch):
+    monkeypatch.setattr(Descent, "_searched", lambda *given: None)
     rng = np.random.default_rng(12)
     X = np.where(rng.random((19, 3)) < 0.3, np.nan, rng.normal(size=(19, 3)))
     with pytest.warns(ConvergenceWarning, match="cannot be fine-tuned further"):

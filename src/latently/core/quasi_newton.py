@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,8 @@ _HALVINGS = 25
 _ARMIJO = 1e-4
 _MOST_PROMISED = 1e3  # times the objective: a Newton step to a minimum >= 0 promises at most two
 
-Evaluate = Callable[[Floats], tuple[float, Floats]]  # g and its gradient
+# g, its gradient and a state, from which g nearby is found: where g has several values, the one next to it
+Evaluate = Callable[[Floats, Any], tuple[float, Floats, Any]]
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Walk:
     gradient: Floats  # (p,): of g
     steps: Floats  # (m, p)
     changes: Floats  # (m, p): of the gradient
+    state: Any = None
     stuck: bool = False  # whether the objective falls in no direction that was tried
 
 
@@ -48,10 +51,10 @@ class Descent:
     positive: NDArray[np.bool_]  # (p,)
     scale: Floats  # (p,): the inverse of a typical curvature
 
-    def start(self, at: Floats) -> Walk:
-        value, gradient = self.evaluate(at)
+    def start(self, at: Floats, state: Any = None) -> Walk:
+        value, gradient, state = self.evaluate(at, state)
         nothing = np.zeros((0, len(at)))
-        return Walk(at, value + self._penalties(at), gradient, nothing, nothing)
+        return Walk(at, value + self._penalties(at), gradient, nothing, nothing, state)
 
     def step(self, walk: Walk) -> Step[Walk]:
         return Step(walk.value, 1e-9 * abs(walk.value), lambda: self._onward(walk))
@@ -86,10 +89,10 @@ class Descent:
             there = walk.at + length * direction
             there = np.where((self.penalty > 0) & (there * orthant < 0), 0.0, there)
             there = np.where(self.positive, np.maximum(there, 0.0), there)
-            value, gradient = self.evaluate(there)
+            value, gradient, state = self.evaluate(there, walk.state)
             value += self._penalties(there)
             if value <= walk.value + _ARMIJO * float(slope @ (there - walk.at)) and value < walk.value:
-                return self._remembered(walk, Walk(there, value, gradient, walk.steps, walk.changes))
+                return self._remembered(walk, Walk(there, value, gradient, walk.steps, walk.changes, state))
             length *= 0.5
         return None
 

@@ -318,16 +318,14 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
         floats = sum(floats_per_row(r, D, number == 0) for number, (r, D) in enumerate(sizes))
         n_rows, place = data.count_rows(), layers[0].components
         n_states = sum(r for r, _ in sizes)
-        kept = {"state": like(np.zeros((n_rows, 0)), place)}
 
-        def evaluate(vector):
+        def evaluate(vector, state):
             there = unflattened(like(vector, place), layers)
             stack = tuple((t, prepared(layer, t)) for t, layer in zip(terms, there, strict=True))
-            rows = data.with_field("state", kept["state"])
+            rows = data.with_field("state", state)
             sweep = rows.sweep(None, floats_per_row=floats, block_size=self.block_size)
             sums, state = swept(sweep, climbed, stack)
-            kept["state"] = in_one_place(state)
-            return float(sums.cost), to_numpy(sums.gradient)
+            return float(sums.cost), to_numpy(sums.gradient), in_one_place(state)
 
         weight = data.field("weight")
         weight = np.ones(n_rows) if weight is None else to_numpy(weight)
@@ -344,8 +342,8 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
             tol=0.0,
             checkpoint=None,
         )
-        start = to_numpy(flattened(layers))
-        result = fitting.fit(descent.step, lambda progress: (descent.start(start), False), options)
+        start, no_state = to_numpy(flattened(layers)), like(np.zeros((n_rows, 0)), place)
+        result = fitting.fit(descent.step, lambda progress: (descent.start(start, no_state), False), options)
         self.fine_tune_history_ = np.array(result.history)
         walk = result.params
         size = sum(  # of the terms of the cost, to which its rounding is relative
@@ -358,8 +356,7 @@ class DeepNLMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, IterativeEstim
                 "not zero; a larger alpha determines sources better",
                 ConvergenceWarning,
             )
-        evaluate(result.params.at)
-        state = kept["state"]
+        state = walk.state
         assert state.shape[1] == n_states
         for layer, found in zip(
             self.layers_, unflattened(like(result.params.at, place), layers), strict=True
