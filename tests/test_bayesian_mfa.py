@@ -7,6 +7,7 @@ from scipy.special import digamma
 
 import latently
 from latently.core.block import Block
+from latently.distributions.low_rank import LowRankStats
 from latently.distributions.variational import VariationalMixture
 from latently.distributions.variational_factors import FactorPosterior, FactorPrior, PosteriorFactors
 from latently.mixture import BayesianMFA
@@ -189,6 +190,37 @@ def test_the_bound_never_falls(accelerate):
         )
         model.fit(X, sample_weight=rng.integers(3, size=len(X)))
         assert np.diff(model.history_).min() > -1e-11
+
+
+def test_next_to_nothing_of_a_row_may_still_have_factors_of_any_size():
+    """Where one row has all the weight, others are far away and their squares are sums like any other."""
+    rng = np.random.default_rng(3)
+    family = PosteriorFactors(Q, np.zeros(D), prior=prior_of(rng))
+    before, y = any_posterior(rng), rng.normal(size=(9, Q + D))
+    S = np.stack([y.T @ y] * K)  # of (z, x)
+    noise = []
+    for count in (2e-9, 2e-10, 2e-11, 2e-13):
+        none = np.zeros((K, D + Q))
+        sums = LowRankStats(
+            weight=np.full(K, count),
+            sum_x=none[:, Q:],
+            sum_z=none[:, :Q],
+            sum_zx=S[:, :Q, Q:],
+            sum_zz=S[:, :Q, :Q],
+            sum_square=np.diagonal(S, axis1=1, axis2=2)[:, Q:],
+        )
+        noise.append(family.m_step(sums, before).noise_variance)
+    np.testing.assert_allclose(noise, np.broadcast_to(noise[0], np.shape(noise)), rtol=1e-6)
+
+
+def test_the_bound_never_falls_where_one_row_has_all_the_weight():
+    rng = np.random.default_rng(13)
+    X = np.round(8 * rng.normal(size=(26, 2))) / 8
+    X[0, 0] = np.nan
+    X[1:][rng.random((25, 2)) < 0.2] = np.nan
+    weight = np.where(np.arange(26) == 0, 1.0, 1e-16)
+    model = BayesianMFA(2, 1, n_init=1, max_iter=30, tol=0, init="k-means++", random_state=13)
+    assert np.all(np.isfinite(model.fit(X, sample_weight=weight).history_))
 
 
 def test_more_components_than_needed_cost_nothing():

@@ -45,7 +45,8 @@ from latently.distributions.low_rank import (
 )
 
 LARGEST = 1e12  # relevance
-LEAST_COUNT = 1e-10  # with less a component is empty
+LEAST_COUNT = 1e-10  # whose logarithm is a coordinate; with less a part of the rows is empty
+_NO_COUNT = 1e-200  # next to nothing of a row may still have factors of any size
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class PosteriorFactors(LowRankGaussian):
         """q(L, mu, tau) for these relevances."""
         prior, q = self._prior(), self.n_factors
         xp, N = namespace(relevances), moments.counts
-        empty = (N <= LEAST_COUNT)[:, None, None]
+        empty = (N <= _NO_COUNT)[:, None, None]
         one = eye(q + 1, N)
         mean = xp.where(empty, one, moments.hh / xp.where(empty, 1.0, N[:, None, None]))
         nothing = moments.hx[:, 0, :]
@@ -353,7 +354,7 @@ def _standardising(moments: Moments, energies: Array) -> tuple[Array, Array]:
     """
     xp, q = namespace(energies), energies.shape[1] - 1
     N = moments.counts[:, None]
-    full = N > LEAST_COUNT
+    full = N > _NO_COUNT
     mean = xp.where(full, moments.hh[:, :q, q] / xp.where(full, N, 1.0), 0.0)
     second = moments.hh[:, :q, :q] / xp.where(full, N, 1.0)[:, :, None] - mean[:, :, None] * mean[:, None, :]
     one = eye(q, energies)
