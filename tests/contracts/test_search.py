@@ -12,8 +12,8 @@ from latently.core.frame import Frame
 from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY_WIDE, Search
 from latently.core.tree import mapped
 from latently.estimators.starts import features_in_order, rows_in_order
-from latently.mixture import MCFA, MFA, GaussianMixture, base, starts
-from latently.mixture.degenerate import determined
+from latently.mixture import MCFA, MFA, GaussianMixture, starts, trimming
+from latently.mixture.degenerate import without_degenerate
 from latently.mixture.starts import Starts, agglomerated, number_of_starts
 from latently.supervised import MJFAClassifier
 
@@ -355,7 +355,7 @@ def test_rows_far_away_seldom_get_a_component_of_their_own_where_another_optimum
         return sum(len(MCFA(4, 2, random_state=0).fit(X).degenerate_components_) > 0 for X in tables)
 
     n = degenerate()
-    monkeypatch.setattr(base, "determined", lambda *given: None)
+    monkeypatch.setattr(trimming, "without_degenerate", lambda *given: None)
     assert n < 0.5 * degenerate()
 
 
@@ -365,11 +365,11 @@ def test_rows_of_degenerate_components_are_left_out():
     kernel = starts_of(MFA(4, 1), X)[1]
     block = Block(X, np.ones(len(X)))
     params = kernel.from_partition(X, block.weight, y, starts.part_means(X, block.weight, y, 4))
-    rest = determined(kernel, params, block)
+    rest = without_degenerate(kernel, params, block)
     np.testing.assert_array_equal(rest.X, X[1:])
     clean = kernel.from_partition(X, block.weight, y % 3, starts.part_means(X, block.weight, y % 3, 4))
-    assert determined(kernel, clean, block) is None  # an empty component is not degenerate
-    assert determined(kernel, params, block.take(np.array([0, 1, 2]))) is None  # too few are left
+    assert without_degenerate(kernel, clean, block) is None  # an empty component is not degenerate
+    assert without_degenerate(kernel, params, block.take(np.array([0, 1, 2]))) is None  # too few are left
 
 
 # -- many features ------------------------------------------------------------------------------------

@@ -21,9 +21,8 @@ from latently.core.drivers import Step
 _STEPS = 16  # step lengths between two powers of two
 _BITS = 7  # precision of a typical entry of a direction
 _COARSER = 10.0  # than that of the plain step: a guess has to be better by more than its rounding error
-_COARSEST = (
-    1e-3  # rounding error of such a guess, relative to the objective: a bound of first order ends here
-)
+# Rounding error of such a guess, relative to the objective: a bound of first order ends here.
+_COARSEST = 1e-3
 
 
 class Chart(Protocol):

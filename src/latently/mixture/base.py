@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, fields, replace
-from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -50,14 +49,14 @@ from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import for_method, in_main_memory, rows_of
 from latently.estimators.starts import SEARCH_TOL, sample_size
 from latently.mixture import starts
-from latently.mixture.degenerate import degenerate_components, described, determined, is_degenerate
+from latently.mixture.degenerate import degenerate_components, described, is_degenerate
 from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
 from latently.mixture.structure import Structure
+from latently.mixture.trimming import Searched, cleaner
 
 _TINY_FLOOR = 1e-4  # largest noise_floor at which components should not end
 _EXACT = 1e-3  # largest difference of what exact parameters show, relative to the largest entry
 _MANY = 4  # runs that share passes, from which on more starts are tried
-_TRIMMED = 3  # times that rows of degenerate components are left out
 _WIDE = 30  # features
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
@@ -290,21 +289,20 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
                 starts = map(with_given, starts)
             return map(problem.on_device, progress.starts(starts) if progress else starts)
 
-        def searched(sample):
-            """The starts from these rows, how their runs are compared, the best and whether interrupted."""
+        def searched(rows):
             found = self._starts(
                 here.kernel,
                 structure.n_components,
                 self.init,
                 self.random_state,
-                sample,
+                rows,
                 here.frame,
                 None if means is None else (means - here.frame.shift) / here.frame.scale,
                 structure.start_dimensions,
                 structure.n_groups,
-                self._on_device(problem, sample),
+                self._on_device(problem, rows),
             )
-            search = self._search(problem, sample)
+            search = self._search(problem, rows)
             n_first, n_near = starts.number_of_starts(
                 self.n_init, structure.start_dimensions, structure.most_starts, search.effort
             )
@@ -314,25 +312,13 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
                 n_near,
                 n_vain=search.effort.in_vain if self.n_init == "auto" else None,
             )
-            return found, search, best, interrupted
+            return Searched(found, search, best, interrupted)
 
-        _, search, best, interrupted = searched(sample)
-        alone = self.n_init != "auto" or means is not None or sample.allowed is not None
-        if interrupted or alone or search.clean(best):
-            return best, interrupted
-        other, rest = best, sample
-        for _ in range(_TRIMMED):
-            rest = determined(here.kernel, mapped(to_numpy, other), rest)
-            if rest is None:
-                return best, False
-            others, of_rest, other, interrupted = searched(rest)
-            if interrupted:
-                return best, True
-            if of_rest.clean(other):
-                break
-        near = islice(others.near(mapped(to_numpy, other)), starts.AT_ONCE)
-        search = replace(search, effort=replace(search.effort, racers=starts.AT_ONCE, cuts=()))
-        return search.best(chain([best, other], ready(near)), n_near=1)
+        first = searched(sample)
+        as_asked = self.n_init != "auto" or means is not None or sample.allowed is not None
+        if as_asked or first.interrupted or first.clean:
+            return first.best, first.interrupted
+        return cleaner(first, here.kernel, sample, searched, ready)
 
     def _first_start(self, problem, progress=None):
         """Starting values without a search for better ones, after the user interrupted the fit."""

@@ -61,7 +61,7 @@ def is_degenerate(kernel: Any, params: Any, rows: float) -> bool:
     return bool(degenerate_components(kernel, params, rows))
 
 
-def determined(kernel: Any, params: Any, block: Block) -> Block | None:
+def without_degenerate(kernel: Any, params: Any, block: Block) -> Block | None:
     """The rows of all components that are not degenerate; None if these are too few to fit the mixture."""
     weight: Any = block.weight
     rows = max(float(np.sum(weight)), float(len(block)))
