@@ -23,12 +23,9 @@ from latently.mixture.base import MixtureEstimator
 from latently.supervised.far_behind import warn_if_far_behind
 from latently.supervised.few_rows import FewRows, KnownClasses
 
-_MOST_UNLABELLED = (
-    3.0,
-    0.3,
-    0.0,
-)  # times the weight of labelled rows that unlabelled ones may have by default:
-_UNCHANGED = {3.0: 0.95, 0.3: 0.9}  # the first of these with which this share of them keep their class
+# How many times the weight of labelled rows unlabelled ones have at most by default, and the share of them
+# that has to keep the class that labelled rows alone give them; otherwise the next, and at last none.
+_MOST_UNLABELLED = ((3.0, 0.95), (0.3, 0.9))
 
 
 def fit(self, X, y=None, sample_weight=None):
@@ -115,7 +112,7 @@ class Learnt:
     amount: Any = None  # of rows that classes borrow
     few: FewRows | None = None  # some rows in main memory
     interrupted: bool = False  # by the user
-    most_unlabelled: float = _MOST_UNLABELLED[0]  # times the weight of labelled rows
+    most_unlabelled: float = _MOST_UNLABELLED[0][0]  # times the weight of labelled rows
 
 
 def learn(self, known):
@@ -124,7 +121,7 @@ def learn(self, known):
     borrows = getattr(self, "shrinkage", None) not in (None, 0)
     if known is None or not (borrows or self._learns() or _may_be_outweighed(self, known.unlabelled)):
         return Learnt()
-    few, most = known.sample(), _MOST_UNLABELLED[0]
+    few, most = known.sample(), Learnt.most_unlabelled
     if _may_be_outweighed(self, few.codes == UNLABELLED):
         try:
             most = _most_unlabelled(self, few)
@@ -153,8 +150,8 @@ def _most_unlabelled(self, few):
     told, rows = few.where(few.codes != UNLABELLED), few.where(few.codes == UNLABELLED)
     alone = _quick_classes(self, told, few.X)
     if alone is None:
-        return _MOST_UNLABELLED[0]
-    for most in _MOST_UNLABELLED[:-1]:
+        return Learnt.most_unlabelled
+    for most, unchanged in _MOST_UNLABELLED:
         together = _quick_classes(self, _with_unlabelled(few, most), few.X)
         if together is None:
             return most
@@ -162,9 +159,9 @@ def _most_unlabelled(self, few):
         same = (together == alone)[~known]
         right = [(found == few.codes)[known] for found in (alone, together)]
         lost, won = (told.weight[one & ~other].sum() for one, other in (right, right[::-1]))
-        if rows.weight @ same >= _UNCHANGED[most] * rows.weight.sum() and lost - won <= np.sqrt(lost + won):
+        if rows.weight @ same >= unchanged * rows.weight.sum() and lost - won <= np.sqrt(lost + won):
             return most
-    return _MOST_UNLABELLED[-1]
+    return 0.0
 
 
 def _quick_classes(self, given, X):
