@@ -215,6 +215,36 @@ def test_the_mixture_that_contains_it_fits_no_worse(seed):
     assert free.n_parameters() > common.n_parameters()
 
 
+@pytest.mark.parametrize("prior", [None, "auto"])
+def test_an_empty_component_tells_nothing_of_a_shared_covariance(prior):
+    X, _ = problem(0, K=2)
+    options = {**EXACT, "prior": prior, "shared_covariance": True}
+    start = MCFA(2, 2, max_iter=3, random_state=0, n_init=1, **options).fit(X)
+    given = {"loadings_init": start.loadings_, "noise_init": start.noise_variance_}
+    means, shared = start.latent_means_, start.latent_covariances_[:1]
+    far = np.vstack([means, means[0] + 1e3])  # of no rows
+    nearly = np.append(start.weights_ * (1 - 1e-9), 1e-9)
+    fits = [
+        MCFA(
+            len(weights),
+            2,
+            max_iter=4,
+            weights_init=weights,
+            latent_means_init=m,
+            latent_covariances_init=np.repeat(shared, len(weights), axis=0),
+            **given,
+            **options,
+        ).fit(X)
+        for weights, m in ((start.weights_, means), (nearly, far))
+    ]
+    for model in fits:
+        assert np.all(np.diff(model.history_) >= -1e-9)
+        assert np.all(np.linalg.eigvalsh(model.latent_covariances_) > 0)
+    if prior is None:
+        two, three = (model.loadings_ @ model.latent_covariances_[0] @ model.loadings_.T for model in fits)
+        np.testing.assert_allclose(three, two, rtol=1e-6)
+
+
 def test_one_component_has_the_density_of_factor_analysis():
     X, theta = problem(6, K=1)
     _, means, loadings, noise = oracle.as_mfa(*theta.values())

@@ -100,8 +100,9 @@ def m_step(family: CommonLoadings, stats: CommonStats, params: CommonParams) -> 
     filled = has_rows(stats.weight)
     precision = stats.weight if stats.precision is None else stats.precision
     share = xp.where(filled, precision, 1.0)[:, None]  # n, without precisions
-    latent_means = xp.where(filled[:, None], stats.sum_z / share, params.latent_means)
-    scatter = stats.sum_zz - share[..., None] * (latent_means[:, :, None] * latent_means[:, None, :])
+    means = stats.sum_z / share
+    latent_means = xp.where(filled[:, None], means, params.latent_means)
+    scatter = stats.sum_zz - share[..., None] * (means[:, :, None] * means[:, None, :])
     latent_covariances = _covariances(
         scatter, stats.weight, added_rows, params.latent_covariances, shared=family.shared
     )
