@@ -9,7 +9,7 @@ import pytest
 from latently.core.block import Block
 from latently.core.drivers import Step, best_start, relative
 from latently.core.frame import Frame
-from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY_WIDE, Search
+from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY, COSTLY_WIDE, Search
 from latently.core.tree import mapped
 from latently.estimators.starts import features_in_order, rows_in_order
 from latently.mixture import MCFA, MFA, GaussianMixture, starts, trimming
@@ -386,7 +386,9 @@ def test_the_better_part_of_short_runs_takes_long_steps_where_features_are_many(
     assert [i for i in n_steps if n_steps[i] > 3] == [10, 11, 12]
 
 
-@pytest.mark.parametrize("n, D, effort", [(60, 29, CHEAP), (60, 30, CHEAP_WIDE), (4000, 30, COSTLY_WIDE)])
+@pytest.mark.parametrize(
+    "n, D, effort", [(60, 29, CHEAP), (60, 30, CHEAP_WIDE), (4000, 30, COSTLY_WIDE), (10_001, 30, COSTLY)]
+)
 def test_the_search_is_longer_with_many_features(n, D, effort, monkeypatch):
     tried = []
 

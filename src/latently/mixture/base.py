@@ -47,7 +47,7 @@ from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
 from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import for_method, in_main_memory, rows_of
-from latently.estimators.starts import SEARCH_TOL, sample_size
+from latently.estimators.starts import SEARCH_TOL, rows_for_start, sample_size
 from latently.mixture import starts
 from latently.mixture.degenerate import degenerate_components, described, is_degenerate
 from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
@@ -57,7 +57,7 @@ from latently.mixture.trimming import Searched, cleaner
 _TINY_FLOOR = 1e-4  # largest noise_floor at which components should not end
 _EXACT = 1e-3  # largest difference of what exact parameters show, relative to the largest entry
 _MANY = 4  # runs that share passes, from which on more starts are tried
-_WIDE = 30  # features
+_WIDE = 30  # features from which on the search is longer, unless it sees a sample of the rows alone
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
@@ -355,10 +355,11 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
         runs, (n, D) = Runs(problem.kernel), sample.X.shape
         at_once = runs.at_once(n, D, problem.n_components)
         stacked = can_be_stacked(problem.kernel)
+        longer = D >= _WIDE and problem.summary.n_rows <= rows_for_start(problem.n_components)
         if at_once >= _MANY and (stacked or self._structure().quick_steps):
-            effort = CHEAP_WIDE if D >= _WIDE else CHEAP
+            effort = CHEAP_WIDE if longer else CHEAP
         else:
-            effort = COSTLY_WIDE if D >= _WIDE else COSTLY
+            effort = COSTLY_WIDE if longer else COSTLY
         search = replace(search, effort=effort)
         if not stacked:
             return search
