@@ -195,8 +195,8 @@ REPRODUCTION = Reproduction(
         about_subspaces,
         about_risk_of_component(3),
         """
-        In the picture MFM parts objects 1 and 2 in every panel; MPPCA with L > 1 does from random groups but not
-        from k-means, where the source says that it does not.
+        In the picture MFM parts objects 1 and 2 in every panel; MPPCA with L > 1 does from random groups
+        but not from k-means, where the source says that it does not.
         """,
     ),
     figures={"-planes": planes, "-images": reconstructions},
