@@ -54,7 +54,7 @@ For each result the rows, how its numbers came about, and the settings of the ru
 """
 ABOUT_SOURCES = """\
 The last commit that changed the library before results were run by it, and the first digits of the SHA-256 of
-its code; results that were run before this was kept have none.
+its code. Of results that were run before this was kept, the commit that brought their numbers stands there.
 """
 SHARED_OF = "003"
 
@@ -240,8 +240,9 @@ def by_source():
         result = saved(name)
         if result:
             versions = result["versions"]
-            state = tuple(versions.get(one, "not kept") for one in ("commit", "source"))
-            groups.setdefault((*state, versions.get("GPU", "")), []).append(link(name))
+            commit = versions.get("commit") or f"before {versions.get('published', 'this was kept')}"
+            state = commit, versions.get("source", "not kept"), versions.get("GPU", "")
+            groups.setdefault(state, []).append(link(name))
     lines = [
         {"library": commit, "code": source, "GPU": gpu, "results": ", ".join(names)}
         for (commit, source, gpu), names in sorted(groups.items())

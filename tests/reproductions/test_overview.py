@@ -172,7 +172,7 @@ def test_results_stand_by_the_source_that_they_are_of(monkeypatch):
     states = {
         "000/table-3.1": {"commit": "abc1234 of 2026-01-01", "source": "0123"},
         "003/table-3.1": {"commit": "abc1234 of 2026-01-01", "source": "0123", "GPU": "one"},
-        "003/table-3.2": {"python": "3.12"},
+        "003/table-3.2": {"python": "3.12", "published": "def5678 of 2026-01-02"},
     }
     monkeypatch.setattr(overview, "available", lambda: dict.fromkeys(states))
     monkeypatch.setattr(overview, "saved", lambda name: {"versions": states[name]})
@@ -180,7 +180,7 @@ def test_results_stand_by_the_source_that_they_are_of(monkeypatch):
     assert cells[2:] == [
         ["abc1234 of 2026-01-01", "0123", "", "[000/table-3.1]"],
         ["abc1234 of 2026-01-01", "0123", "one", "[003/table-3.1]"],
-        ["not kept", "not kept", "", "[003/table-3.2]"],
+        ["before def5678 of 2026-01-02", "not kept", "", "[003/table-3.2]"],
     ]
 
 
