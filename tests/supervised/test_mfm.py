@@ -357,10 +357,8 @@ def test_weight_two_is_a_row_twice(C, accelerate):
     by_weight = MFMClassifier(2, 2, **settings).fit(X, y, copies)
     by_copies = MFMClassifier(2, 2, **settings).fit(np.repeat(X, copies, axis=0), np.repeat(y, copies))
     np.testing.assert_allclose(by_weight.history_, by_copies.history_, rtol=1e-8)
-    for method in (
-        "score_samples",
-        "predict_proba",
-    ):  # coefficients grow for ever where factors divide the classes
+    # Not coefficients, which grow for ever where factors divide the classes.
+    for method in ("score_samples", "predict_proba"):
         ours, theirs = (getattr(model, method)(X) for model in (by_weight, by_copies))
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
