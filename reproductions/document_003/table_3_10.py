@@ -104,7 +104,7 @@ REPRODUCTION = reproduction(
     """,
     missed="""
         2L-MJFA and mMCFA with many components and dimensions have more parameters than the fold has rows; one
-        component of 2L-MJFA is below the lowest print. LDA without shrinkage fits a fold too closely. For
+        component of 2L-MJFA reaches the lowest print. LDA without shrinkage fits a fold too closely. For
         mMCFA in one dimension no reason is known.
     """,
     remarks=(
