@@ -235,6 +235,21 @@ ODD = (
 )
 
 
+def sound(fit, X, said, *words):
+    """What comes of a fit: a refusal that names one of the words, or a model whose answers are no NaN."""
+    try:
+        model = fit()
+    except Exception as error:
+        try:
+            return refusal(error, *words)
+        except Finding as finding:
+            raise Finding(f"{said}: {finding}") from error
+    for method, array in answers(model, X).items():
+        odd = array.dtype.kind == "f" and np.isnan(array).any()
+        expect(not odd, f"{said}: {method} gave NaN")
+    return "taken"
+
+
 def odd_option(rng, folder):
     """Any value of any option: a refusal that names the option, or a model whose answers are no NaN."""
     case = chosen(rng, CASES)
@@ -248,17 +263,7 @@ def odd_option(rng, folder):
     (folder / "case.txt").write_text(f"{case.name} {name}={said}")
     X, y = case.data(seed=int(rng.integers(1000)))
     with within(60), quiet():
-        try:
-            model = case.fit(X, y, **{name: value})
-        except Exception as error:
-            try:
-                return refusal(error, name)
-            except Finding as finding:
-                raise Finding(f"{case} {name}={said}: {finding}") from error
-        for method, array in answers(model, X).items():
-            odd = array.dtype.kind == "f" and np.isnan(array).any()
-            expect(not odd, f"{case} {name}={said}: {method} gave NaN")
-    return "taken"
+        return sound(lambda: case.fit(X, y, **{name: value}), X, f"{case} {name}={said}", name)
 
 
 WEIGHTS = {
@@ -329,22 +334,11 @@ def odd_beside(rng, folder):
     name = chosen(rng, LABELS if of_classes else WEIGHTS)
     (folder / "case.txt").write_text(f"{case.name} {name}")
     with within(60), quiet():
-        try:
-            model = case.fit(X, LABELS[name](y)) if of_classes else case.fit(X, y, WEIGHTS[name](weight))
-        except Exception as error:
-            words = (
-                ("y", "class", "label", "unlabelled")
-                if of_classes
-                else ("sample_weight", "weight", "n_samples")
-            )
-            try:
-                return refusal(error, *words)
-            except Finding as finding:
-                raise Finding(f"{case} with {name}: {finding}") from error
-        for method, array in answers(model, X).items():
-            odd = array.dtype.kind == "f" and np.isnan(array).any()
-            expect(not odd, f"{case} with {name}: {method} gave NaN")
-    return "taken"
+        if of_classes:
+            words = ("y", "class", "label", "unlabelled")
+            return sound(lambda: case.fit(X, LABELS[name](y)), X, f"{case} with {name}", *words)
+        words = ("sample_weight", "weight", "n_samples")
+        return sound(lambda: case.fit(X, y, WEIGHTS[name](weight)), X, f"{case} with {name}", *words)
 
 
 # -- models in mid-use ------------------------------------------------------------------------------------
