@@ -182,6 +182,9 @@ def test_files_labels_and_later_batches(tmp_path):
 
 def test_bad_options_are_named():
     X = np.random.default_rng(0).normal(size=(30, 2))
-    for name, value in (("prior", None), ("prior", 0.0), ("concentration", 0.0), ("weight_prior", "process")):
+    for name, value in (
+        *(("prior", None), ("prior", 0.0), ("prior", 1e300)),
+        *(("concentration", 0.0), ("weight_prior", "process")),
+    ):
         with pytest.raises(ValueError, match=name):
             BayesianGaussianMixture(2, **{name: value}).fit(X)

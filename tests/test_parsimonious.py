@@ -194,6 +194,8 @@ def test_starting_values_and_options_must_fit_the_model(rows):
         MFA(2, 2, covariance_type="CCC", shared_noise=True).fit(rows)
     with pytest.raises(ValueError, match="shared_noise must be True, False, 'shape' or 'volume', not 'all'"):
         MFA(2, 2, shared_noise="all").fit(rows)
+    with pytest.raises(ValueError, match="shared_noise must be True, False"):
+        MFA(2, 2, shared_noise=np.array([])).fit(rows)
 
 
 def test_isotropic_noise_has_one_shape(rows):

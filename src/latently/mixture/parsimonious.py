@@ -82,7 +82,8 @@ class ParsimoniousStructure(LowRankStructure):
 
 def check_shared(name: str, value: Any) -> None:
     """The option `shared_noise`."""
-    if not isinstance(value, bool | np.bool_) and value not in ("shape", "volume"):
+    known = isinstance(value, bool | np.bool_) or (isinstance(value, str) and value in ("shape", "volume"))
+    if not known:
         raise ValueError(f"{name} must be True, False, 'shape' or 'volume', not {value!r}")
 
 

@@ -63,8 +63,8 @@ class PosteriorMixture(MixtureEstimator):
     concentration : float or "auto", default="auto"
         Of that prior; the smaller, the fewer components. "auto" is 1 / n_components.
     prior : float or "auto", default="auto"
-        How many rows the prior of the covariances or noise variances of each component is worth; "auto" is
-        one.
+        How many rows the prior of the covariances or noise variances of each component is worth, up to a
+        million; "auto" is one.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class PosteriorMixture(MixtureEstimator):
     _: KW_ONLY
     weight_prior: str = option(default="dirichlet_process", check=check_choice, choices=tuple(PROCESSES))
     concentration: Any = option(default="auto", check=check_number, least=1e-12, or_else="auto")
-    prior: Any = option(default="auto", check=check_number, least=1e-3, or_else="auto")
+    prior: Any = option(default="auto", check=check_number, least=1e-3, most=1e6, or_else="auto")
 
     objective = _BOUND
 
