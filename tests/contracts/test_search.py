@@ -398,4 +398,21 @@ def test_the_search_is_longer_with_many_features(n, D, effort, monkeypatch):
 
     monkeypatch.setattr(Search, "best", best)
     MFA(2, 1, tol=1e-2, random_state=0).fit(np.random.default_rng(0).standard_normal((n, D)))
-    assert tried[0] == effort
+    annealed = effort in (CHEAP_WIDE, COSTLY_WIDE)  # such starts have taken steps enough
+    assert tried[0] == (replace(effort, short_near=1) if annealed else effort)
+
+
+def test_all_starts_but_the_first_are_annealed_before_they_are_compared():
+    annealed = []
+
+    def anneal(starts):
+        annealed.append([name for name, _ in starts])
+        return [(f"annealed {name}", t) for name, t in starts]
+
+    curves = {"first": quick(1.0), "annealed second": quick(0.5), "annealed near": quick(2.0)}
+    step = along(curves)
+    search = Search(step, step, STOP, anneal=anneal)
+    near = [[("near", 0)], []]
+    (name, _), _ = search.best([("first", 0), ("second", 0)], lambda at: near.pop(0), n_near=2)
+    assert annealed == [["second"], ["near"]]
+    assert name == "annealed near"

@@ -1,5 +1,7 @@
 """Runs that share passes over the rows take the same steps as alone, and so do runs of k-means."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -31,7 +33,7 @@ def rows(seed=0):
     return rng.standard_normal((N, D)) + 3.0 * rng.standard_normal((K, D))[np.arange(N) % K]
 
 
-def problem(family, *, prior=True, missing=False, labels=False, weights=False, xp=np):
+def problem(family, *, prior=True, missing=False, labels=False, weights=False, temperature=1.0, xp=np):
     """A kernel, a sweep of a few rows, and four starts."""
     rng = np.random.default_rng(1)
     X, observed, allowed = rows(), None, None
@@ -55,6 +57,7 @@ def problem(family, *, prior=True, missing=False, labels=False, weights=False, x
         means = np.stack([starts_from[parts == k].mean(axis=0) for k in range(K)])
         starts.append(kernel.from_partition(starts_from, weight, parts, means))
     kernel = Mixture(mapped(lambda one: xp.asarray(one) if hasattr(one, "shape") else one, kernel.family))
+    kernel = replace(kernel, temperature=temperature)
     block = mapped(xp.asarray, Block(X, weight, allowed, observed))
     sweep = LocalSweep(lambda: [block], None, floats_per_row=1)
     return kernel, sweep, [mapped(xp.asarray, start) for start in starts]
@@ -74,6 +77,7 @@ SITUATIONS = {
     "missing": {"missing": True},
     "labels and weights": {"labels": True, "weights": True},
     "all": {"missing": True, "labels": True, "weights": True},
+    "tempered": {"temperature": 3.0, "missing": True, "labels": True, "weights": True},
 }
 
 

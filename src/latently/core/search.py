@@ -3,7 +3,8 @@
 Early in a run the objective tells where a start lies, and only late where it leads: a good optimum may
 overtake after dozens of iterations. So few starts are dropped early, and late only those that have settled.
 
-1. All starts take a few short (plain) steps. The best few go on, always with the first start among them.
+1. All starts take a few short (plain) steps, with `anneal` from where that leads them. The best few go on,
+   always with the first start among them, which is not annealed.
 2. They race: they take the long (accelerated) steps of the fit, round after round. A run leaves the race
    when it can hardly overtake: its objective plus the gain to be expected of it does not exceed that of the
    best run by more than a slack. So of several runs to the same optimum one is left. A run has settled when
@@ -76,6 +77,7 @@ class Search(Generic[Params]):
     objective: Objective = LOG_LIKELIHOOD
     clean: Callable[[Params], bool] = lambda params: True  # runs that end elsewhere rank below all others
     effort: Effort = COSTLY
+    anneal: Callable[[list[Params]], list[Params]] | None = None  # before the short steps
     short_steps: Steps[Params] | None = None  # `short` and `long` of several runs at once, if that is cheaper
     long_steps: Steps[Params] | None = None
 
@@ -170,16 +172,26 @@ class _Found(Generic[Params]):
     ) -> list[Result[Params]]:
         """The most promising runs; those that are where a better one or the `known` one is do not count.
 
-        Without `known`, the first start is always among them.
+        Without `known`, the first start is always among them, and is not annealed.
         """
-        search, states = self.search, map(State.at, starts)
-        ends = self._runs(search.short, search.short_steps, states, n_short)
+        search = self.search
+        if search.anneal is None:
+            ends = self._runs(search.short, search.short_steps, map(State.at, starts), n_short)
+        else:
+            ends = self._annealed(list(starts), n_short, keep_first=known is None)
         for n_long, share in search.effort.cuts:
             if len(ends) <= n_left:
                 break
             ends = self._longer(ends, n_long)
             ends = self._chosen(ends, max(n_left, math.ceil(share * len(ends))), known)
         return self._chosen(ends, n_left, known)
+
+    def _annealed(self, starts: list[Params], n_short: int, *, keep_first: bool) -> list[Result[Params]]:
+        """Short runs of annealed starts; the first one, if kept, runs before, in case of an interrupt."""
+        search, as_given = self.search, starts[:1] if keep_first else []
+        ends = self._runs(search.short, search.short_steps, map(State.at, as_given), n_short)
+        annealed = search.anneal(starts[len(as_given) :]) if search.anneal else []
+        return ends + self._runs(search.short, search.short_steps, map(State.at, annealed), n_short)
 
     def _chosen(
         self, ends: list[Result[Params]], n: int, known: Result[Params] | None

@@ -7,7 +7,7 @@ Generic over families, which define the density of a row and the statistics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Mixture(Kernel):
 
     family: Any  # Family
     dtype: str = "float64"
+    temperature: float = field(default=1.0, kw_only=True)  # see mixture/annealing.py
     labels_are_components = True  # labels are components that rows may come from
     may_leave_empty = False  # the objective tells whether fewer components are better
 
@@ -84,7 +85,7 @@ class Mixture(Kernel):
     def sums(self, density: Any, block: Block) -> MixtureStats:
         """Sums over rows that are all complete or all incomplete."""
         xp = namespace(block.X)
-        log_joint, latent = self.family.evaluate(density, block, rough=True)
+        log_joint, latent = self.tempered(density, block, rough=True)
         # to gather rows pays where their products take longer than the calls
         small = log_joint.shape[0] * block.X.shape[0] * block.X.shape[1] <= _FEW_NUMBERS
         most_per_row = -1.0 if small else self.family.most_per_row(log_joint.shape[0])
@@ -92,7 +93,16 @@ class Mixture(Kernel):
         # a row without a finite density makes the objective infinite or NaN, which ends the fit
         log_norm, resp = respond(log_joint, block.weight, allowed, most_per_row, checked=False)
         sums = self.family.sums(density, block, latent, resp)
-        return MixtureStats(xp.sum(resp.by_row * log_norm), xp.sum(resp.by_row), sums)
+        log_likelihood = self.temperature * xp.sum(resp.by_row * log_norm)
+        return MixtureStats(log_likelihood, xp.sum(resp.by_row), sums)
+
+    def tempered(self, density: Any, block: Block, *, rough: bool) -> tuple[Array, Any]:
+        """ln pi_k p(x | k) (K, n) over the temperature, and what the family found beside it."""
+        if self.temperature == 1.0:
+            found: tuple[Array, Any] = self.family.evaluate(density, block, rough=rough)
+            return found
+        log_joint, latent = self.family.evaluate(density, block)  # what is negligible at T = 1 is needed
+        return log_joint / self.temperature, latent
 
     def posterior(self, density: Any, block: Block) -> tuple[Array, Array]:
         """ln p(x) (n,) of the observed entries, and the posterior probabilities (K, n) of the components."""

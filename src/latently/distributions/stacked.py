@@ -37,10 +37,11 @@ class Stacked(Mixture):
 
     def sums(self, density: Any, block: Block) -> MixtureStats:
         # never rough: what is negligible beside a component of another mixture may matter in its own
-        log_joint, latent = self.family.evaluate(density, block)
+        log_joint, latent = self.tempered(density, block, rough=False)
         log_norm, resp = respond_in_groups(log_joint, block.weight, block.allowed, self.n_runs)
         sums = self.family.sums(density, block, latent, resp)
-        return MixtureStats(log_norm @ resp.by_row, namespace(block.X).sum(resp.by_row), sums)
+        log_likelihood = self.temperature * (log_norm @ resp.by_row)
+        return MixtureStats(log_likelihood, namespace(block.X).sum(resp.by_row), sums)
 
     def log_priors(self, params: MixtureParams) -> Array:
         """(S,)"""
@@ -66,7 +67,7 @@ class Runs:
         return max(1, _NUMBERS // max(1, n_rows * n_features * n_components))
 
     def stacked(self, n_runs: int) -> Stacked:
-        return Stacked(self.kernel.family, self.kernel.dtype, n_runs)
+        return Stacked(self.kernel.family, self.kernel.dtype, n_runs, temperature=self.kernel.temperature)
 
     def stack(self, params: Sequence[MixtureParams]) -> MixtureParams:
         """The components of all, one after the other."""

@@ -49,6 +49,7 @@ from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import for_method, in_main_memory, rows_of
 from latently.estimators.starts import SEARCH_TOL, rows_for_start, sample_size
 from latently.mixture import starts
+from latently.mixture.annealing import Annealing, temperatures
 from latently.mixture.degenerate import degenerate_components, described, is_degenerate
 from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
 from latently.mixture.structure import Structure
@@ -365,6 +366,9 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
             return search
         if on_device(problem.frame.shift):  # the same search, of as many runs at once as memory allows
             at_once = max(at_once, block_bytes(problem.frame.shift) // (8 * n * problem.floats_per_row))
+        if longer:  # annealed starts have taken steps enough to be compared soon
+            anneal = Annealing(problem.kernel, sweep, at_once, temperatures(D))
+            search = replace(search, anneal=anneal, effort=replace(effort, short_near=1))
         steps = em_steps(runs, sweep, at_once, step)
         return replace(
             search,
