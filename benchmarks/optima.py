@@ -12,7 +12,8 @@ common reference: `--compare BEFORE.json AFTER.json`.
 
 Data sets of scikit-learn are always there; those of `--data` (one .npz file each, with X or X_train) are left
 out where the file is missing. Columns are standardised, but pixels and principal scores are not.
-`--data-sets wide` are tables with many features, for which the search is longer.
+`--data-sets wide` are tables with many features, for which starts are annealed and the search is longer, and
+`--data-sets packages` are those of package_tables.py, which chose nothing.
 """
 
 from __future__ import annotations
@@ -138,7 +139,21 @@ WIDE = {  # many features
     "face pixels": Case(lambda: stored("cbcl_faces")[::4] / 255, 4, 3, full=False, units=True),
     "few land covers": Case(lambda: stored("urban_land_cover", "X_train"), 4, 3, full=False),
 }
-ALL = CASES | WIDE
+
+PACKAGES = {  # many features too, by package_tables.py: they chose nothing
+    "osuleaf": Case(lambda: stored("osuleaf"), 4, 3, full=False),
+    "arrowhead": Case(lambda: stored("arrowhead"), 3, 3, full=False),
+    "gunpoint": Case(lambda: stored("gunpoint"), 2, 4, full=False),
+    "tecator": Case(lambda: stored("tecator"), 3, 3, full=False),
+    "movement_libras": Case(lambda: stored("movement_libras"), 5, 3, full=False),
+    "optdigits": Case(lambda: stored("optdigits"), 8, 4, full=False),
+    "satimage": Case(lambda: stored("satimage"), 6, 4),
+    "spambase": Case(lambda: stored("spambase"), 3, 3),
+    "texture": Case(lambda: stored("texture"), 6, 4),
+    "ionosphere": Case(lambda: stored("ionosphere"), 2, 3, full=False),
+    "brown": Case(lambda: stored("brown"), 3, 4, full=False),
+}
+ALL = CASES | WIDE | PACKAGES
 
 
 def rows_of(name):
@@ -298,7 +313,7 @@ def main():
     parser.add_argument(
         "--data-sets",
         default=",".join(CASES),
-        help='names, separated by commas, or "wide" for those of many features',
+        help='names, separated by commas, or "wide" for those of many features, or "packages" for others',
     )
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--processes", type=int, default=1)
@@ -323,7 +338,8 @@ def main():
         best = best_known(files[0]["setting"], [fit for fits in runs.values() for fit in fits])
         print_tables(runs, best)
         return
-    wanted = list(WIDE) if given.data_sets == "wide" else given.data_sets.split(",")
+    groups = {"wide": WIDE, "packages": PACKAGES}
+    wanted = list(groups.get(given.data_sets, given.data_sets.split(",")))
     names = [name for name in wanted if here(name)]
     cases = pairs(names, given.models.split(","))
     if given.reference:

@@ -386,10 +386,23 @@ def test_the_better_part_of_short_runs_takes_long_steps_where_features_are_many(
     assert [i for i in n_steps if n_steps[i] > 3] == [10, 11, 12]
 
 
+HALF = {"anneal_every": 2}
+ALL = {"anneal_every": 1, "short_near": 1}  # annealed starts have taken steps enough
+
+
 @pytest.mark.parametrize(
-    "n, D, effort", [(60, 29, CHEAP), (60, 30, CHEAP_WIDE), (4000, 30, COSTLY_WIDE), (10_001, 30, COSTLY)]
+    "model, n, D, effort",
+    [
+        (MFA, 60, 14, CHEAP),
+        (MFA, 60, 15, replace(CHEAP_WIDE, **HALF)),
+        (MFA, 60, 30, replace(CHEAP_WIDE, **ALL)),
+        (MFA, 4000, 30, replace(COSTLY_WIDE, **ALL)),
+        (MFA, 10_001, 30, COSTLY),
+        (MCFA, 60, 29, COSTLY),
+        (MCFA, 60, 30, COSTLY_WIDE),
+    ],
 )
-def test_the_search_is_longer_with_many_features(n, D, effort, monkeypatch):
+def test_the_search_is_longer_with_many_features(model, n, D, effort, monkeypatch):
     tried = []
 
     def best(self, starts, *others, **how):
@@ -397,22 +410,21 @@ def test_the_search_is_longer_with_many_features(n, D, effort, monkeypatch):
         return next(iter(starts)), False
 
     monkeypatch.setattr(Search, "best", best)
-    MFA(2, 1, tol=1e-2, random_state=0).fit(np.random.default_rng(0).standard_normal((n, D)))
-    annealed = effort in (CHEAP_WIDE, COSTLY_WIDE)  # such starts have taken steps enough
-    assert tried[0] == (replace(effort, short_near=1) if annealed else effort)
+    model(2, 1, tol=1e-2, random_state=0).fit(np.random.default_rng(0).standard_normal((n, D)))
+    assert tried[0] == effort
 
 
-def test_all_starts_but_the_first_are_annealed_before_they_are_compared():
+@pytest.mark.parametrize("every, expected", [(0, []), (1, [[1, 2, 3], [4, 5]]), (2, [[1, 3], [4]])])
+def test_starts_but_the_first_are_annealed(every, expected):
     annealed = []
 
     def anneal(starts):
         annealed.append([name for name, _ in starts])
-        return [(f"annealed {name}", t) for name, t in starts]
+        return starts
 
-    curves = {"first": quick(1.0), "annealed second": quick(0.5), "annealed near": quick(2.0)}
-    step = along(curves)
-    search = Search(step, step, STOP, anneal=anneal)
-    near = [[("near", 0)], []]
-    (name, _), _ = search.best([("first", 0), ("second", 0)], lambda at: near.pop(0), n_near=2)
-    assert annealed == [["second"], ["near"]]
-    assert name == "annealed near"
+    step = along({i: quick(1.0 + 0.1 * i) for i in range(6)})
+    search = Search(step, step, STOP, anneal=anneal, effort=replace(COSTLY, anneal_every=every))
+    near = [[(4, 0), (5, 0)], []]
+    (name, _), _ = search.best([(i, 0) for i in range(4)], lambda at: near.pop(0), n_near=3)
+    assert annealed == expected
+    assert name == 5

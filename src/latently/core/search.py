@@ -57,6 +57,7 @@ class Effort:
     cuts: tuple[tuple[int, float], ...]  # then long steps, and the share of runs that go on
     racers: int  # that race at first; the first start is always among them
     racers_near: int  # starts near an optimum that race against it
+    anneal_every: int = 0  # of so many starts one is annealed, of none if it is zero
 
 
 COSTLY = Effort(8, 36, 12, 1, 4, 2, (), 3, 1)  # where a run costs as much beside others as alone
@@ -77,7 +78,7 @@ class Search(Generic[Params]):
     objective: Objective = LOG_LIKELIHOOD
     clean: Callable[[Params], bool] = lambda params: True  # runs that end elsewhere rank below all others
     effort: Effort = COSTLY
-    anneal: Callable[[list[Params]], list[Params]] | None = None  # before the short steps
+    anneal: Callable[[list[Params]], list[Params]] = list  # before the short steps, as the effort says
     short_steps: Steps[Params] | None = None  # `short` and `long` of several runs at once, if that is cheaper
     long_steps: Steps[Params] | None = None
 
@@ -175,7 +176,7 @@ class _Found(Generic[Params]):
         Without `known`, the first start is always among them, and is not annealed.
         """
         search = self.search
-        if search.anneal is None:
+        if not search.effort.anneal_every:
             ends = self._runs(search.short, search.short_steps, map(State.at, starts), n_short)
         else:
             ends = self._annealed(list(starts), n_short, keep_first=known is None)
@@ -187,10 +188,12 @@ class _Found(Generic[Params]):
         return self._chosen(ends, n_left, known)
 
     def _annealed(self, starts: list[Params], n_short: int, *, keep_first: bool) -> list[Result[Params]]:
-        """Short runs of annealed starts; the first one, if kept, runs before, in case of an interrupt."""
-        search, as_given = self.search, starts[:1] if keep_first else []
+        """Short runs, with annealed starts; the first one, if kept, runs before, in case of an interrupt."""
+        search, every = self.search, self.search.effort.anneal_every
+        as_given, others = (starts[:1], starts[1:]) if keep_first else ([], starts)
         ends = self._runs(search.short, search.short_steps, map(State.at, as_given), n_short)
-        annealed = search.anneal(starts[len(as_given) :]) if search.anneal else []
+        annealed = search.anneal(others[::every])
+        annealed += [start for i, start in enumerate(others) if i % every]
         return ends + self._runs(search.short, search.short_steps, map(State.at, annealed), n_short)
 
     def _chosen(

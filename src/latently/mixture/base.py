@@ -7,7 +7,7 @@ components and the fitted arrays.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, fields, replace
+from dataclasses import KW_ONLY, fields
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,12 @@ from sklearn.base import DensityMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from latently.backend.namespace import double, like, namespace, to_numpy
-from latently.backend.placement import block_bytes, on_device, one_blas_thread
-from latently.core.drivers import em_step, relative
-from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY, COSTLY_WIDE, Search
-from latently.core.squarem import squarem, squarem_steps
+from latently.backend.placement import on_device, one_blas_thread
 from latently.core.summary import Summary
-from latently.core.together import em_steps
 from latently.core.tree import mapped
 from latently.distributions.mixture import log_density, responsibilities
 from latently.distributions.small_steps import SmallSteps, steps_are_small
-from latently.distributions.stacked import Runs, can_be_stacked
+from latently.distributions.stacked import can_be_stacked
 from latently.estimators import criteria
 from latently.estimators.checks import (
     check_choice,
@@ -47,18 +43,16 @@ from latently.estimators.problem import Problem, summarised
 from latently.estimators.randomness import as_generator
 from latently.estimators.rejection import Rejecting
 from latently.estimators.rows import for_method, in_main_memory, rows_of
-from latently.estimators.starts import SEARCH_TOL, rows_for_start, sample_size
+from latently.estimators.starts import sample_size
 from latently.mixture import starts
-from latently.mixture.annealing import Annealing, temperatures
-from latently.mixture.degenerate import degenerate_components, described, is_degenerate
+from latently.mixture.degenerate import degenerate_components, described
 from latently.mixture.priors import ROWS, prior_of_fitted, weak_prior
+from latently.mixture.searching import search_of
 from latently.mixture.structure import Structure
 from latently.mixture.trimming import Searched, cleaner
 
 _TINY_FLOOR = 1e-4  # largest noise_floor at which components should not end
 _EXACT = 1e-3  # largest difference of what exact parameters show, relative to the largest entry
-_MANY = 4  # runs that share passes, from which on more starts are tried
-_WIDE = 30  # features from which on the search is longer, unless it sees a sample of the rows alone
 _FARTHEST = 1e6  # standard deviations that starting means may lie away from the data
 
 
@@ -340,40 +334,12 @@ latent_means_init, latent_covariances_init, class_prior_init, coef_init, interce
 
     def _search(self, problem, sample):
         """How starts are compared: by runs on a sample of the rows, which share passes if they can."""
-        sweep = problem.sweep_of_sample(sample)
-        step = em_step(problem.kernel, sweep)
-        rows = max(float(np.sum(sample.weight)), float(len(sample)))
-        short = problem.with_conditionals(step, sweep, last=1)
-        long = short
-        if self.accelerate == "squarem":
-            long = squarem(problem.with_conditionals(step, sweep), problem.kernel)
-        search = Search(
-            short,
-            long,
-            stop=relative(max(self.tol, SEARCH_TOL)),
-            clean=lambda params: not is_degenerate(problem.kernel, params, rows),
-        )
-        runs, (n, D) = Runs(problem.kernel), sample.X.shape
-        at_once = runs.at_once(n, D, problem.n_components)
-        stacked = can_be_stacked(problem.kernel)
-        longer = D >= _WIDE and problem.summary.n_rows <= rows_for_start(problem.n_components)
-        if at_once >= _MANY and (stacked or self._structure().quick_steps):
-            effort = CHEAP_WIDE if longer else CHEAP
-        else:
-            effort = COSTLY_WIDE if longer else COSTLY
-        search = replace(search, effort=effort)
-        if not stacked:
-            return search
-        if on_device(problem.frame.shift):  # the same search, of as many runs at once as memory allows
-            at_once = max(at_once, block_bytes(problem.frame.shift) // (8 * n * problem.floats_per_row))
-        if longer:  # annealed starts have taken steps enough to be compared soon
-            anneal = Annealing(problem.kernel, sweep, at_once, temperatures(D))
-            search = replace(search, anneal=anneal, effort=replace(effort, short_near=1))
-        steps = em_steps(runs, sweep, at_once, step)
-        return replace(
-            search,
-            short_steps=steps,
-            long_steps=squarem_steps(steps, runs) if self.accelerate == "squarem" else steps,
+        return search_of(
+            problem,
+            sample,
+            tol=self.tol,
+            accelerated=self.accelerate == "squarem",
+            quick_steps=self._structure().quick_steps,
         )
 
     # -- parameters in and out ------------------------------------------------------------------------
