@@ -9,7 +9,7 @@ import pytest
 from latently.core.block import Block
 from latently.core.drivers import Step, best_start, relative
 from latently.core.frame import Frame
-from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY, COSTLY_WIDE, Search
+from latently.core.search import ANNEALED, CHEAP, CHEAP_WIDE, COSTLY, COSTLY_WIDE, Search
 from latently.core.tree import mapped
 from latently.estimators.starts import features_in_order, rows_in_order
 from latently.mixture import MCFA, MFA, GaussianMixture, starts, trimming
@@ -396,7 +396,8 @@ ALL = {"anneal_every": 1, "short_near": 1}  # annealed starts have taken steps e
         (MFA, 60, 14, CHEAP),
         (MFA, 60, 15, replace(CHEAP_WIDE, **HALF)),
         (MFA, 60, 30, replace(CHEAP_WIDE, **ALL)),
-        (MFA, 4000, 30, replace(COSTLY_WIDE, **ALL)),
+        (MFA, 4000, 29, replace(ANNEALED, **HALF)),
+        (MFA, 4000, 30, replace(ANNEALED, **ALL)),
         (MFA, 10_001, 30, COSTLY),
         (MCFA, 60, 29, COSTLY),
         (MCFA, 60, 30, COSTLY_WIDE),

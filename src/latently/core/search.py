@@ -66,6 +66,7 @@ CHEAP = Effort(12, 108, 12, 3, 3, 3, ((2, 0.5), (3, 0.4)), 3, 3)  # where runs s
 # With many features plain steps tell less of where a run leads, and better optima are found for longer.
 COSTLY_WIDE = Effort(8, 108, 12, 2, 3, 3, ((0, 0.25), (5, 0.34)), 3, 1)
 CHEAP_WIDE = replace(CHEAP, near=216)
+ANNEALED = replace(COSTLY_WIDE, at_once=6)  # fewer starts, each of which costs and reaches more
 
 
 @dataclass(frozen=True)

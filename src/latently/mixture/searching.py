@@ -14,7 +14,7 @@ import numpy as np
 
 from latently.backend.placement import block_bytes, on_device
 from latently.core.drivers import em_step, relative
-from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY, COSTLY_WIDE, Effort, Search
+from latently.core.search import ANNEALED, CHEAP, CHEAP_WIDE, COSTLY, COSTLY_WIDE, Effort, Search
 from latently.core.squarem import squarem, squarem_steps
 from latently.core.together import em_steps
 from latently.distributions.stacked import Runs, can_be_stacked
@@ -64,9 +64,9 @@ def _effort(problem: Problem, n_features: int, stacked: bool, cheap: bool) -> Ef
     sampled = problem.summary.n_rows > rows_for_start(problem.n_components)
     if sampled or n_features < (_LONGER if stacked else _WIDE):
         return CHEAP if cheap else COSTLY
-    effort = CHEAP_WIDE if cheap else COSTLY_WIDE
     if not stacked:
-        return effort
+        return CHEAP_WIDE if cheap else COSTLY_WIDE
+    effort = CHEAP_WIDE if cheap else ANNEALED
     if n_features < _WIDE:
         return replace(effort, anneal_every=2)
     return replace(effort, anneal_every=1, short_near=1)  # annealed, they have taken steps enough
