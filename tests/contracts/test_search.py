@@ -9,7 +9,7 @@ import pytest
 from latently.core.block import Block
 from latently.core.drivers import Step, best_start, relative
 from latently.core.frame import Frame
-from latently.core.search import ANNEALED, CHEAP, CHEAP_WIDE, COSTLY, COSTLY_WIDE, Search
+from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY, COSTLY_WIDE, Search
 from latently.core.tree import mapped
 from latently.estimators.starts import features_in_order, rows_in_order
 from latently.mixture import MCFA, MFA, GaussianMixture, starts, trimming
@@ -386,46 +386,40 @@ def test_the_better_part_of_short_runs_takes_long_steps_where_features_are_many(
     assert [i for i in n_steps if n_steps[i] > 3] == [10, 11, 12]
 
 
-HALF = {"anneal_every": 2}
-ALL = {"anneal_every": 1, "short_near": 1}  # annealed starts have taken steps enough
-
-
 @pytest.mark.parametrize(
-    "model, n, D, effort",
+    "model, n, D, effort, annealed",
     [
-        (MFA, 60, 14, CHEAP),
-        (MFA, 60, 15, replace(CHEAP_WIDE, **HALF)),
-        (MFA, 60, 30, replace(CHEAP_WIDE, **ALL)),
-        (MFA, 4000, 29, replace(ANNEALED, **HALF)),
-        (MFA, 4000, 30, replace(ANNEALED, **ALL)),
-        (MFA, 10_001, 30, COSTLY),
-        (MCFA, 60, 29, COSTLY),
-        (MCFA, 60, 30, COSTLY_WIDE),
+        (MFA, 60, 14, CHEAP, False),
+        (MFA, 60, 15, CHEAP_WIDE, True),
+        (MFA, 4000, 15, COSTLY_WIDE, True),
+        (MFA, 10_001, 30, COSTLY, False),
+        (MCFA, 60, 29, COSTLY, False),
+        (MCFA, 60, 30, COSTLY_WIDE, False),
     ],
 )
-def test_the_search_is_longer_with_many_features(model, n, D, effort, monkeypatch):
+def test_the_search_is_longer_with_many_features(model, n, D, effort, annealed, monkeypatch):
     tried = []
 
     def best(self, starts, *others, **how):
-        tried.append(self.effort)
+        tried.append(self)
         return next(iter(starts)), False
 
     monkeypatch.setattr(Search, "best", best)
     model(2, 1, tol=1e-2, random_state=0).fit(np.random.default_rng(0).standard_normal((n, D)))
-    assert tried[0] == effort
+    assert tried[0].effort == effort
+    assert (tried[0].anneal is not None) == annealed
 
 
-@pytest.mark.parametrize("every, expected", [(0, []), (1, [[1, 2, 3], [4, 5]]), (2, [[1, 3], [4]])])
-def test_starts_but_the_first_are_annealed(every, expected):
+def test_every_other_start_but_the_first_is_annealed():
     annealed = []
 
     def anneal(starts):
         annealed.append([name for name, _ in starts])
-        return starts
+        return [(10 * name, t) for name, t in starts]
 
-    step = along({i: quick(1.0 + 0.1 * i) for i in range(6)})
-    search = Search(step, step, STOP, anneal=anneal, effort=replace(COSTLY, anneal_every=every))
+    step = along({i: quick(1.0 + 0.1 * i) for i in (0, 10, 2, 30, 40, 5)})
     near = [[(4, 0), (5, 0)], []]
+    search = Search(step, step, STOP, anneal=anneal)
     (name, _), _ = search.best([(i, 0) for i in range(4)], lambda at: near.pop(0), n_near=3)
-    assert annealed == expected
-    assert name == 5
+    assert annealed == [[1, 3], [4]]
+    assert name == 40

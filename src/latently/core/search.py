@@ -3,8 +3,8 @@
 Early in a run the objective tells where a start lies, and only late where it leads: a good optimum may
 overtake after dozens of iterations. So few starts are dropped early, and late only those that have settled.
 
-1. All starts take a few short (plain) steps, with `anneal` from where that leads them. The best few go on,
-   always with the first start among them, which is not annealed.
+1. All starts take a few short (plain) steps, every other one from where `anneal` leads it, if that is given.
+   The best few go on, always with the first start among them, which is not annealed.
 2. They race: they take the long (accelerated) steps of the fit, round after round. A run leaves the race
    when it can hardly overtake: its objective plus the gain to be expected of it does not exceed that of the
    best run by more than a slack. So of several runs to the same optimum one is left. A run has settled when
@@ -57,7 +57,6 @@ class Effort:
     cuts: tuple[tuple[int, float], ...]  # then long steps, and the share of runs that go on
     racers: int  # that race at first; the first start is always among them
     racers_near: int  # starts near an optimum that race against it
-    anneal_every: int = 0  # of so many starts one is annealed, of none if it is zero
 
 
 COSTLY = Effort(8, 36, 12, 1, 4, 2, (), 3, 1)  # where a run costs as much beside others as alone
@@ -66,7 +65,6 @@ CHEAP = Effort(12, 108, 12, 3, 3, 3, ((2, 0.5), (3, 0.4)), 3, 3)  # where runs s
 # With many features plain steps tell less of where a run leads, and better optima are found for longer.
 COSTLY_WIDE = Effort(8, 108, 12, 2, 3, 3, ((0, 0.25), (5, 0.34)), 3, 1)
 CHEAP_WIDE = replace(CHEAP, near=216)
-ANNEALED = replace(COSTLY_WIDE, at_once=6)  # fewer starts, each of which costs and reaches more
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Search(Generic[Params]):
     objective: Objective = LOG_LIKELIHOOD
     clean: Callable[[Params], bool] = lambda params: True  # runs that end elsewhere rank below all others
     effort: Effort = COSTLY
-    anneal: Callable[[list[Params]], list[Params]] = list  # before the short steps, as the effort says
+    anneal: Callable[[list[Params]], list[Params]] | None = None  # every other start, before its short steps
     short_steps: Steps[Params] | None = None  # `short` and `long` of several runs at once, if that is cheaper
     long_steps: Steps[Params] | None = None
 
@@ -176,26 +174,19 @@ class _Found(Generic[Params]):
 
         Without `known`, the first start is always among them, and is not annealed.
         """
-        search = self.search
-        if not search.effort.anneal_every:
-            ends = self._runs(search.short, search.short_steps, map(State.at, starts), n_short)
-        else:
-            ends = self._annealed(list(starts), n_short, keep_first=known is None)
+        search, ends, starts = self.search, [], iter(starts)
+        if search.anneal is not None:
+            if known is None:  # it runs before, in case the user interrupts what follows
+                ends = self._runs(search.short, search.short_steps, [State.at(next(starts))], n_short)
+            others = list(starts)
+            starts = iter(search.anneal(others[::2]) + others[1::2])
+        ends = ends + self._runs(search.short, search.short_steps, map(State.at, starts), n_short)
         for n_long, share in search.effort.cuts:
             if len(ends) <= n_left:
                 break
             ends = self._longer(ends, n_long)
             ends = self._chosen(ends, max(n_left, math.ceil(share * len(ends))), known)
         return self._chosen(ends, n_left, known)
-
-    def _annealed(self, starts: list[Params], n_short: int, *, keep_first: bool) -> list[Result[Params]]:
-        """Short runs, with annealed starts; the first one, if kept, runs before, in case of an interrupt."""
-        search, every = self.search, self.search.effort.anneal_every
-        as_given, others = (starts[:1], starts[1:]) if keep_first else ([], starts)
-        ends = self._runs(search.short, search.short_steps, map(State.at, as_given), n_short)
-        annealed = search.anneal(others[::every])
-        annealed += [start for i, start in enumerate(others) if i % every]
-        return ends + self._runs(search.short, search.short_steps, map(State.at, annealed), n_short)
 
     def _chosen(
         self, ends: list[Result[Params]], n: int, known: Result[Params] | None

@@ -1,8 +1,8 @@
 """How the starts of a mixture are compared: by runs on a sample of the rows, which share passes if they can.
 
-Where features are many the search is longer, and starts are annealed if runs can share passes (all but the
-first from `_WIDE` features on, every other one from `_LONGER` on), unless the sample leaves rows out: what a
-longer search gains on a sample does not carry over to all rows (docs/engine.md).
+Where features are many the search is longer, and every other start is annealed if runs can share passes,
+unless the sample leaves rows out: what a longer search gains on a sample does not carry over to all rows
+(docs/engine.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from latently.backend.placement import block_bytes, on_device
 from latently.core.drivers import em_step, relative
-from latently.core.search import ANNEALED, CHEAP, CHEAP_WIDE, COSTLY, COSTLY_WIDE, Effort, Search
+from latently.core.search import CHEAP, CHEAP_WIDE, COSTLY, COSTLY_WIDE, Search
 from latently.core.squarem import squarem, squarem_steps
 from latently.core.together import em_steps
 from latently.distributions.stacked import Runs, can_be_stacked
@@ -24,7 +24,8 @@ from latently.mixture.annealing import Annealing, temperatures
 from latently.mixture.degenerate import is_degenerate
 
 _MANY = 4  # runs that share passes, from which on more starts are tried
-_LONGER, _WIDE = 15, 30  # features; see above
+_WIDE = 15  # features from which on the search is longer
+_WIDE_IF_TIED = 30  # the same where components share parameters
 
 
 def search_of(
@@ -40,12 +41,18 @@ def search_of(
     runs, (n, D) = Runs(kernel), sample.X.shape
     at_once = runs.at_once(n, D, problem.n_components)
     stacked = can_be_stacked(kernel)
+    wide = (_WIDE if stacked else _WIDE_IF_TIED) <= D
+    longer = wide and problem.summary.n_rows <= rows_for_start(problem.n_components)
+    if at_once >= _MANY and (stacked or quick_steps):
+        effort = CHEAP_WIDE if longer else CHEAP
+    else:
+        effort = COSTLY_WIDE if longer else COSTLY
     search = Search(
         short,
         long,
         stop=relative(max(tol, SEARCH_TOL)),
         clean=lambda params: not is_degenerate(kernel, params, rows),
-        effort=_effort(problem, D, stacked, at_once >= _MANY and (stacked or quick_steps)),
+        effort=effort,
     )
     if not stacked:
         return search
@@ -54,19 +61,7 @@ def search_of(
     steps = em_steps(runs, sweep, at_once, step)
     return replace(
         search,
-        anneal=Annealing(kernel, sweep, at_once, temperatures(D)),
+        anneal=Annealing(kernel, sweep, at_once, temperatures(D)) if longer else None,
         short_steps=steps,
         long_steps=squarem_steps(steps, runs) if accelerated else steps,
     )
-
-
-def _effort(problem: Problem, n_features: int, stacked: bool, cheap: bool) -> Effort:
-    sampled = problem.summary.n_rows > rows_for_start(problem.n_components)
-    if sampled or n_features < (_LONGER if stacked else _WIDE):
-        return CHEAP if cheap else COSTLY
-    if not stacked:
-        return CHEAP_WIDE if cheap else COSTLY_WIDE
-    effort = CHEAP_WIDE if cheap else ANNEALED
-    if n_features < _WIDE:
-        return replace(effort, anneal_every=2)
-    return replace(effort, anneal_every=1, short_near=1)  # annealed, they have taken steps enough
